@@ -1,0 +1,1 @@
+"""Campana: delivers things at the right moment, and never twice."""

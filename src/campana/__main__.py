@@ -1,0 +1,3 @@
+from campana.cli import main
+
+main()

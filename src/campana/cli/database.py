@@ -1,0 +1,43 @@
+"""The database before there is a house: its schema, and one sentence for whatever a driver says of one that can't be used."""
+
+import contextlib
+from collections.abc import Iterator
+
+from campana.errors import CampanaError, SettingsError, UnavailableError
+from campana.settings import Settings
+from campana.store import migrate
+
+
+@contextlib.contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    try:
+        yield
+    except CampanaError:
+        raise
+    except Exception as error:
+        # Drivers and SQLAlchemy raise what they like, over many lines; people want the first one.
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UnavailableError(f"the database can't be used: {said[:300]}; check DATABASE_URL and the server") from error
+
+
+async def upgrade(settings: Settings) -> tuple[str | None, str]:
+    """Bring the schema up to date, making the SQLite file where there is none; return the revision before and after."""
+    if settings.file is not None:
+        settings.file.parent.mkdir(parents=True, exist_ok=True)
+    with _in_a_sentence():
+        return await migrate.upgrade(settings.url)
+
+
+async def current(settings: Settings) -> str | None:
+    """Return the schema's revision, or None where there is none; nothing is made."""
+    with _in_a_sentence():
+        if settings.file is not None and not settings.file.exists():
+            return None
+        return await migrate.current(settings.url)
+
+
+async def require(settings: Settings) -> None:
+    """Raise unless the schema is the one that this version speaks."""
+    found = await current(settings)
+    if not migrate.is_enough(found):
+        raise SettingsError(f"the schema is {found or 'not there'}, this version needs {migrate.newest()}: run `campana migrate`")

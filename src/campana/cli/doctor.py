@@ -1,0 +1,84 @@
+"""`campana doctor`: what is wrong with this installation, and what to do about it."""
+
+import asyncio
+import re
+import zoneinfo
+from typing import Any
+
+import click
+from pydantic import SecretStr
+
+from campana import wiring
+from campana.cli import database, options
+from campana.domain import zones
+from campana.domain.switches import SAFE_HOLD
+from campana.errors import CampanaError
+from campana.settings import Settings
+from campana.store import engines, migrate, switches
+
+_FAR = 1.0
+_MOST = 20
+# Up to the last @: a password may hold one, and better too much is hidden than too little.
+_PASSWORD = re.compile(r"(://[^:/]*:).*(@)")
+
+
+@click.command()
+@click.option("--settings", "show", is_flag=True, help="Print the effective settings, secrets masked, and do nothing else")
+@options.data
+def doctor(*, show: bool, **given: Any) -> None:
+    """Check settings, database, schema, clock and time-zone data; exit code 1 if anything is wrong."""
+    settings = options.load(**given)
+    if show:
+        _print_settings(settings)
+        return
+    findings = asyncio.run(_examine(settings))
+    for is_well, line in findings:
+        click.echo(("ok    " if is_well else "WRONG ") + line)
+    if not all(is_well for is_well, _ in findings):
+        raise click.exceptions.Exit(1)
+
+
+def _print_settings(settings: Settings) -> None:
+    for name in sorted(type(settings).model_fields):
+        value = getattr(settings, name)
+        if name.startswith("database_") and name.endswith("_url"):
+            value = _PASSWORD.sub(r"\1***\2", value or (settings.url if name == "database_url" else ""))
+        click.echo(f"{name.upper()}={'***' if isinstance(value, SecretStr) else '' if value is None else value}")
+
+
+async def _examine(settings: Settings) -> list[tuple[bool, str]]:
+    findings = [(True, f"settings: {f'SQLite file {settings.file}' if settings.file else 'a database server'}")]
+    findings.append(_zones())
+    try:
+        await database.require(settings)
+        findings.append((True, f"schema: {migrate.newest()}"))
+        async with wiring.open_house(settings, with_engine=False) as house:
+            told = await house.office.database.read(engines.examine)
+            away = abs((told.database_now - house.world.clock.wall()).total_seconds()) if told.database_now else 0.0
+            advice = "" if away < _FAR else "; Campana follows the database, set this host's clock"
+            findings.append((away < _FAR, f"clock: {away:.3f} s from the database's{advice}"))
+            findings.append((told.is_read_committed, f"isolation: {told.isolation}"))
+            findings += _stops(settings, await house.office.database.read(switches.off))
+    except CampanaError as error:
+        findings.append((False, str(error)))
+    return findings
+
+
+def _stops(settings: Settings, off: frozenset[str]) -> list[tuple[bool, str]]:
+    calls = "none is placed, since DISABLE_ALL_CALLS is set here" if settings.disable_all_calls else "not disabled here"
+    held = [(False, "safe hold: engaged; reconcile with the providers, then `campana release`")] if SAFE_HOLD in off else []
+    rest = ", ".join(sorted(off - {SAFE_HOLD})[:_MOST]) or "none is off"
+    return [(True, f"calls: {calls}"), *held, (True, f"switches: {rest}")]
+
+
+def _zones() -> tuple[bool, str]:
+    try:
+        zones.zone("America/New_York")
+    except (ValueError, zoneinfo.ZoneInfoNotFoundError):
+        return False, "time zones: none found; install the package tzdata"
+    from importlib.metadata import version
+
+    return True, f"time zones: tzdata {version('tzdata')}"
+
+
+COMMANDS = {"doctor": doctor}

@@ -1,0 +1,270 @@
+"""Deliveries: made, looked at, cancelled. Everything happens inside the actor's tenant."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from campana import store
+from campana.channels import webhook
+from campana.domain import durations, instants, policies
+from campana.domain.ambiguity import CONTRACTS, OnAmbiguous
+from campana.domain.deliveries import FINAL, Policies
+from campana.domain.tickets import NewDelivery
+from campana.errors import (
+    AlreadyFinalError,
+    CampanaError,
+    ConflictError,
+    Fault,
+    InvalidError,
+    NotFoundError,
+    TooManyError,
+    UnavailableError,
+)
+from campana.operations import ceiling, projects, times
+from campana.operations.office import Actor, Office
+from campana.operations.wanted import MOST_FAULTS, PRIORITIES, DeliveryWanted, read_delivery
+from campana.store.deliveries import Cancelled, Filter, Record
+
+LARGEST_PAYLOAD = 262_144
+LONGEST_HANDLING = timedelta(minutes=15)
+LARGEST_BATCH = 10_000
+NO_DELIVERY = "there is no delivery with this id"
+_CHUNK = 1_000
+BREATH = 50
+"""How many items of a batch are read before others may go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A delivery as it stands after asking for it, and whether it was there before.
+
+    There is no record where the delivery that holds the dedupe key is in a project that the key may not see.
+    """
+
+    record: Record | None
+    deduplicated: bool
+
+
+async def create(office: Office, actor: Actor, said: Any) -> Made:
+    """Accept one delivery, durably, or find the one that holds its dedupe key."""
+    new = await _resolve(office, actor, said)
+    made = (await _insert(office, actor, [new]))[0]
+    if isinstance(made, CampanaError):
+        raise made
+    return made
+
+
+async def create_many(office: Office, actor: Actor, items: Sequence[Any]) -> list[Made | CampanaError]:
+    """Accept many deliveries; one result for each, in their order, and one bad item harms no other.
+
+    An item that is an error already stays what it is. Where the database goes away in the middle, what is durable is said.
+    """
+    results: list[Made | CampanaError | NewDelivery] = []
+    missed: set[str] = set()
+    for number, said in enumerate(items):
+        if number % BREATH == 0:
+            await office.world.clock.sleep(0)
+        try:
+            results.append(said if isinstance(said, CampanaError) else await _resolve(office, actor, said, missed=missed))
+        except CampanaError as error:
+            results.append(error)
+    good = [result for result in results if isinstance(result, NewDelivery)]
+    made: dict[UUID, Made | CampanaError] = {}
+    for start in range(0, len(good), _CHUNK):
+        chunk = good[start : start + _CHUNK]
+        try:
+            came: Sequence[Made | CampanaError] = await _insert(office, actor, chunk)
+        except (UnavailableError, TooManyError) as error:
+            if not made:
+                raise
+            came = [error] * len(chunk)
+        made.update(zip((new.id for new in chunk), came, strict=True))
+    return [made[result.id] if isinstance(result, NewDelivery) else result for result in results]
+
+
+async def _insert(office: Office, actor: Actor, new: Sequence[NewDelivery]) -> list[Made | CampanaError]:
+    await ceiling.admit(office, actor, len(new))
+    made = await office.database.write(_insert_all, new, office.world.clock.now())
+    fresh = [one.due_at for one, (was_there, _) in zip(new, made, strict=True) if not was_there]
+    if fresh:
+        office.ring(min(fresh))
+    await projects.learn(office, actor, {record.project_id for _, record in made if record is not None})
+    return [_made(actor, was_there, record) for was_there, record in made]
+
+
+def _insert_all(connection: Any, new: Sequence[NewDelivery], now: datetime) -> list[tuple[bool, Record | None]]:
+    made = store.deliveries.create(connection, new, now=now)
+    there = [one.id for one in made if one.deduplicated]
+    records = store.deliveries.get_many(connection, new[0].tenant_id, there) if there else {}
+    return [
+        (one.deduplicated, records.get(one.id) if one.deduplicated else store.deliveries.as_made(wanted, now))
+        for wanted, one in zip(new, made, strict=True)
+    ]
+
+
+def _made(actor: Actor, was_there: bool, record: Record | None) -> Made | CampanaError:  # noqa: FBT001 - one row of the store's answer
+    if record is None:
+        return ConflictError("the delivery that held the dedupe key was deleted in this moment: try again")
+    return Made(record=record if _may_see(actor, record) else None, deduplicated=was_there)
+
+
+def _may_see(actor: Actor, record: Record) -> bool:
+    return actor.project_id in (None, record.project_id)
+
+
+async def get(office: Office, actor: Actor, delivery_id: UUID) -> Record:
+    """Return one delivery of the actor's tenant."""
+    record = await office.database.read(store.deliveries.get, actor.tenant_id, delivery_id)
+    return await _seen(office, actor, record)
+
+
+async def story(office: Office, actor: Actor, delivery_id: UUID) -> tuple[Record, Sequence[Any]]:
+    """Return one delivery of the actor's tenant and its attempts, the first one first, both at the same moment."""
+    record, attempts = await office.database.read(_delivery_and_attempts, actor.tenant_id, delivery_id)
+    return await _seen(office, actor, record), attempts
+
+
+def _delivery_and_attempts(connection: Any, tenant_id: UUID, delivery_id: UUID) -> tuple[Record | None, Sequence[Any]]:
+    # The attempts first: on a server each statement sees its own moment, and no outcome may be told before its attempt.
+    attempts = store.attempts.of_delivery(connection, tenant_id, delivery_id)
+    return store.deliveries.get(connection, tenant_id, delivery_id), attempts
+
+
+async def _seen(office: Office, actor: Actor, record: Record | None) -> Record:
+    if record is None or not _may_see(actor, record):
+        raise NotFoundError(NO_DELIVERY)
+    await projects.learn(office, actor, {record.project_id})
+    return record
+
+
+async def newest(office: Office, actor: Actor, wanted: Filter, *, before: UUID | None, limit: int) -> list[Record]:
+    """Return the tenant's deliveries, the newest first."""
+    found = await office.database.read(store.deliveries.newest, actor.tenant_id, wanted, before=before, limit=limit)
+    await projects.learn(office, actor, {record.project_id for record in found})
+    return found
+
+
+async def cancel(office: Office, actor: Actor, delivery_id: UUID) -> tuple[Record, bool]:
+    """End a waiting delivery, or request it of one under way; return it, and whether it has ended."""
+    _refuse_final(await get(office, actor, delivery_id))
+    now = office.world.clock.now()
+    came = await office.database.write(store.deliveries.cancel, actor.tenant_id, delivery_id, now=now, actor=actor.who)
+    if came is Cancelled.UNKNOWN:
+        raise NotFoundError(NO_DELIVERY)
+    record = await get(office, actor, delivery_id)
+    if came is Cancelled.ALREADY_FINAL:
+        _refuse_final(record)
+    return record, came is Cancelled.NOW
+
+
+def _refuse_final(record: Record) -> None:
+    state = store.deliveries.state(record)
+    if state in FINAL:
+        raise AlreadyFinalError(f"the delivery has already ended as {state.word}")
+
+
+async def _resolve(office: Office, actor: Actor, said: Any, *, missed: set[str] | None = None) -> NewDelivery:
+    """Turn what was said into a delivery that carries all it needs; raise InvalidError with every fault."""
+    reading = read_delivery(said)
+    wanted, found = reading.wanted, reading.faults
+    now = office.world.clock.now()
+    due_at = times.due(wanted, reading.unread, now, found)
+    queue = wanted.channel if reading.unread & {"channel", "target"} else _check_target(office, wanted, found)
+    payload = None if wanted.payload is None else compact(wanted.payload)
+    if payload is not None and len(payload) > LARGEST_PAYLOAD:
+        found.append(_fault("/payload", "too_large", f"expected at most {LARGEST_PAYLOAD} bytes, got {len(payload)}"))
+    expires_at = _expiry(wanted, due_at, found)
+    project_id = await projects.resolve(office, actor, wanted.project, found, missed=missed)
+    if found:
+        raise InvalidError(*found[:MOST_FAULTS])
+    resolved = _policies(office, wanted)
+    return NewDelivery(
+        id=office.world.new_id(),
+        tenant_id=actor.tenant_id,
+        project_id=project_id,
+        queue=queue,
+        channel=wanted.channel,
+        target=compact(wanted.target).decode(),
+        payload=payload,
+        policies=policies.dump(resolved),
+        max_attempts=resolved.retry.max_attempts,
+        scheduled_for=due_at,
+        due_at=due_at,
+        created_at=now,
+        priority=PRIORITIES[wanted.priority],
+        labels=wanted.labels,
+        recipient=wanted.recipient,
+        dedupe_key=wanted.dedupe_key,
+        expires_at=expires_at,
+    )
+
+
+def compact(value: Any) -> bytes:
+    """Return JSON without blanks: these very bytes are kept, signed and sent."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _fault(pointer: str, code: str, detail: str) -> Fault:
+    return Fault(pointer=pointer, code=code, detail=detail)
+
+
+def _expiry(wanted: DeliveryWanted, due_at: datetime, found: list[Fault]) -> datetime | None:
+    if wanted.expires_at is not None and wanted.expires_after is not None:
+        found.append(_fault("/expires_after", "conflict", "give either `expires_at` or `expires_after`"))
+    expires_at = instants.parse(wanted.expires_at) if wanted.expires_at is not None else None
+    if wanted.expires_after is not None:
+        expires_at = min(due_at + durations.parse(wanted.expires_after), instants.LAST)
+    if wanted.expires_at is not None and expires_at is not None and expires_at <= due_at:
+        found.append(_fault("/expires_at", "before_due", "expected an instant after the delivery is due"))
+    if wanted.late == "skip":
+        expires_at = min(expires_at or instants.LAST, due_at + times.NOW_MEANS)
+    return expires_at
+
+
+def _check_target(office: Office, wanted: DeliveryWanted, found: list[Fault]) -> str:
+    target: Mapping[str, Any] = wanted.target
+    match wanted.channel:
+        case "webhook":
+            said = webhook.validate(target, office.rules)
+            found += [_fault(f"/target{pointer}", code, detail) for pointer, code, detail in said]
+            found += _unknown({"body_template": ...} if "body_template" in target else {}, set())
+        case "python":
+            name = target.get("handler")
+            if not isinstance(name, str) or not 0 < len(name) <= 80:  # noqa: PLR2004 - a queue's name holds it
+                found.append(_fault("/target/handler", "required", "expected the name of a handler, up to 80 characters"))
+            found += _unknown(target, {"handler", "timeout"})
+            _check_timeout(target, found)
+            return f"python:{name}"
+        case "log":
+            if not isinstance(target.get("message", ""), str):
+                found.append(_fault("/target/message", "string_type", "expected text; anything else fits in `payload`"))
+            found += _unknown(target, {"message"})
+    return wanted.channel
+
+
+def _check_timeout(target: Mapping[str, Any], found: list[Fault]) -> None:
+    said = target.get("timeout", "15m")
+    try:
+        if not isinstance(said, str) or not timedelta(0) < durations.parse(said) <= LONGEST_HANDLING:
+            found.append(_fault("/target/timeout", "duration", "expected a duration such as 30s, up to 15m"))
+    except ValueError as error:
+        found.append(_fault("/target/timeout", "duration", str(error)))
+
+
+def _unknown(target: Mapping[str, Any], known: set[str]) -> list[Fault]:
+    names = [name.replace("~", "~0").replace("/", "~1") for name in target if name not in known]
+    return [_fault(f"/target/{name}", "unknown_field", "there is no such field") for name in names]
+
+
+def _policies(office: Office, wanted: DeliveryWanted) -> Policies:
+    said = {} if wanted.retry is None else wanted.retry.model_dump(exclude_none=True)
+    if "base" in said and "cap" not in said and durations.parse(said["base"]) > office.retry.cap:
+        said["cap"] = said["base"]
+    contract = CONTRACTS[wanted.channel]
+    return Policies(
+        retry=policies.retry_from(said, office.retry),
+        on_ambiguous=OnAmbiguous(wanted.on_ambiguous or contract.on_ambiguous),
+    )

@@ -1,0 +1,94 @@
+"""API keys: made, shown once, kept as a hash, and turned into an actor when they come back."""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from campana import store
+from campana.errors import ConflictError, UnauthenticatedError
+from campana.operations.office import Actor, Office
+from campana.operations.projects import DEFAULT
+from campana.store.tenants import NewKey
+
+PREFIX = "cmp_"
+REFUSED = "send a key that is valid as `Authorization: Bearer cmp_...`; this one is missing, wrong, expired or revoked"
+"""One text for all of these: who guesses learns nothing."""
+_SHOWN = 12
+TOUCH_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issued:
+    """A new key; its text exists only here."""
+
+    id: UUID
+    text: str
+
+
+async def bootstrap(office: Office, given: str | None) -> Issued | None:
+    """Make the tenant `default`, its project, and an owner key if there is no key at all; None if somebody has one."""
+    now = office.world.clock.now()
+    tenant_id = await office.database.write(store.tenants.ensure, DEFAULT, tenant_id=office.world.new_id(), now=now)
+    await office.database.write(store.tenants.ensure_project, tenant_id, DEFAULT, project_id=office.world.new_id(), now=now)
+    if given is None and await office.database.read(store.tenants.has_keys):
+        return None
+    return await issue(office, tenant_id, name="owner", scopes=("owner", "installation"), text=given)
+
+
+async def issue(office: Office, tenant_id: UUID, *, name: str, scopes: tuple[str, ...], text: str | None = None) -> Issued:
+    """Make a key of a tenant; a given text that is already this tenant's key stays what it is."""
+    said = text or PREFIX + "live_" + _readable(office.world.chance.token(24))
+    key = NewKey(
+        id=office.world.new_id(),
+        tenant_id=tenant_id,
+        name=name,
+        prefix=said[:_SHOWN],
+        hash=digest(said),
+        scopes=" ".join(scopes),
+        created_at=office.world.clock.now(),
+    )
+    if not await office.database.write(store.tenants.add_key, key):
+        holder = await office.database.read(store.tenants.key_by_hash, key.hash)
+        if holder is None or holder.tenant_id != tenant_id:
+            raise ConflictError("this key is already in use")
+        return Issued(id=holder.id, text=said)
+    return Issued(id=key.id, text=said)
+
+
+async def issue_for_default(office: Office, *, name: str, installation: bool) -> Issued:
+    """Make another key of the tenant `default`, as an operator at the machine may."""
+    now = office.world.clock.now()
+    tenant_id = await office.database.write(store.tenants.ensure, DEFAULT, tenant_id=office.world.new_id(), now=now)
+    scopes = ("owner", "installation") if installation else ("owner",)
+    return await issue(office, tenant_id, name=name, scopes=scopes)
+
+
+async def operator(office: Office) -> Actor:
+    """Return who acts on the command line: whoever reaches the database may do everything, in the tenant `default`."""
+    now = office.world.clock.now()
+    tenant_id = await office.database.write(store.tenants.ensure, DEFAULT, tenant_id=office.world.new_id(), now=now)
+    scopes = frozenset({"owner", "installation"})
+    return Actor(tenant_id=tenant_id, project_id=None, key_id=UUID(int=0), scopes=scopes, name="the command line")
+
+
+async def authenticate(office: Office, text: str) -> Actor:
+    """Return who this key belongs to; one answer for keys that are wrong, expired and revoked."""
+    now = office.world.clock.now()
+    row = await office.database.read(store.tenants.key_by_hash, digest(text)) if text.startswith(PREFIX) else None
+    expired = row is not None and row.expires_at is not None and row.expires_at <= now
+    if row is None or row.revoked_at is not None or expired:
+        raise UnauthenticatedError(REFUSED)
+    if row.last_used_at is None or row.last_used_at < now - TOUCH_EVERY:
+        await office.database.write(store.tenants.touch_key, row.id, now=now)
+    return Actor(tenant_id=row.tenant_id, project_id=row.project_id, key_id=row.id, scopes=frozenset(row.scopes.split()))
+
+
+def digest(text: str) -> bytes:
+    """Return what is kept of a key; keys are long and random, so a plain hash is enough."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _readable(token: bytes) -> str:
+    return base64.b32encode(token).decode().rstrip("=").lower()

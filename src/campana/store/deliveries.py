@@ -1,0 +1,200 @@
+"""Deliveries as rows: made, read, listed, cancelled. How they are claimed and settled stands beside, in a module each."""
+
+import json
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, cast
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
+
+from campana.domain.acts import Act, Came, Deed
+from campana.domain.deliveries import State
+from campana.domain.tickets import NewDelivery
+from campana.store import acts, dialects, events
+from campana.store.schema import deliveries
+
+Record = Row[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """Where a new delivery ended up: its own id, or that of the one which already holds its dedupe key."""
+
+    id: UUID
+    deduplicated: bool
+
+
+def create(connection: Connection, new: Sequence[NewDelivery], *, now: datetime) -> list[Made]:
+    """Insert deliveries, each unless its dedupe key is taken; run again, it finds its own rows and says the same."""
+    dialect = dialects.of(connection)
+    is_first = dialect.insert_new(connection, deliveries, [_row(one, now) for one in new])
+    keyed = [one for one in new if one.dedupe_key is not None]
+    holders = _holders(connection, keyed) if keyed else {}
+    made = []
+    for one in new:
+        holder = holders.get((one.tenant_id, one.dedupe_key), one.id)
+        made.append(Made(id=holder, deduplicated=holder != one.id))
+    if is_first:
+        fresh = [one for one, it in zip(new, made, strict=True) if not it.deduplicated]
+        events.tell(connection, [_taken_in(one) for one in fresh], now=now)
+    return made
+
+
+def _taken_in(new: NewDelivery) -> events.Change:
+    return events.Change(new.tenant_id, new.id, "delivery.scheduled", State.SCHEDULED, 0)
+
+
+_Fresh = namedtuple("_Fresh", [column.name for column in deliveries.columns])  # type: ignore[misc]  # noqa: PYI024 - the table names the fields
+_NOTHING: dict[str, Any] = dict.fromkeys(_Fresh._fields)
+
+
+def as_made(new: NewDelivery, now: datetime) -> Record:
+    """Return the row that `create` has just inserted, without asking for it again."""
+    return cast("Record", _Fresh(**(_NOTHING | _row(new, now))))
+
+
+def _row(new: NewDelivery, now: datetime) -> dict[str, Any]:
+    return {
+        "id": new.id,
+        "tenant_id": new.tenant_id,
+        "project_id": new.project_id,
+        "queue": new.queue,
+        "channel": new.channel,
+        "target": new.target,
+        "payload": new.payload,
+        "policies": new.policies,
+        "labels": json.dumps(new.labels, ensure_ascii=False) if new.labels else None,
+        "recipient": new.recipient,
+        "dedupe_key": new.dedupe_key,
+        "schedule_id": new.schedule_id,
+        "lane_key": new.lane_key,
+        "resource": new.resource,
+        "priority": new.priority,
+        "scheduled_for": new.scheduled_for,
+        "due_at": new.due_at,
+        "expires_at": new.expires_at,
+        "created_at": new.created_at,
+        "state": int(State.SCHEDULED),
+        # Never into the past: what is long due starts its wait for a worker now.
+        "wake_at": max(new.due_at, now),
+        "fence": 0,
+        "cancel_requested": False,
+        "generation": 1,
+        "attempt_count": 0,
+        "max_attempts": new.max_attempts,
+        "key_number": 1,
+        "ambiguous_attempts": 0,
+        "crash_count": 0,
+        "proven_crashes": 0,
+    }
+
+
+_CHUNK = 500
+
+
+def _holders(connection: Connection, keyed: Sequence[NewDelivery]) -> Mapping[tuple[UUID, str | None], UUID]:
+    found: dict[tuple[UUID, str | None], UUID] = {}
+    c = deliveries.c
+    for tenant_id in {one.tenant_id for one in keyed}:
+        keys = [one.dedupe_key for one in keyed if one.tenant_id == tenant_id]
+        for start in range(0, len(keys), _CHUNK):
+            taken = and_(c.tenant_id == tenant_id, c.dedupe_key.in_(keys[start : start + _CHUNK]))
+            for row in connection.execute(select(c.id, c.dedupe_key).where(taken)):
+                found[tenant_id, row.dedupe_key] = row.id
+    return found
+
+
+def get(connection: Connection, tenant_id: UUID, delivery_id: UUID) -> Record | None:
+    """Return one delivery of this tenant."""
+    c = deliveries.c
+    return connection.execute(select(deliveries).where(c.id == delivery_id, c.tenant_id == tenant_id)).first()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which deliveries a list shows; what is empty or None does not narrow."""
+
+    states: frozenset[State] = frozenset()
+    channel: str | None = None
+    recipient: str | None = None
+    project_id: UUID | None = None
+    dedupe_key: str | None = None
+    provider_call_id: str | None = None
+    due_from: datetime | None = None
+    due_to: datetime | None = None
+    labels: Mapping[str, str] | None = None
+
+
+def newest(connection: Connection, tenant_id: UUID, wanted: Filter, *, before: UUID | None, limit: int) -> list[Record]:
+    """Return a tenant's deliveries, the newest first, those after the cursor `before`."""
+    c = deliveries.c
+    query = select(deliveries).where(c.tenant_id == tenant_id).order_by(c.id.desc()).limit(limit)
+    if wanted.dedupe_key is None:
+        # Left alone, MariaDB reads all of a tenant's rows from the newest on until it comes to the cursor.
+        query = query.with_hint(deliveries, "force index (deliveries_list)", "mysql")
+    if before is not None:
+        query = query.where(c.id < before)
+    return list(connection.execute(query.where(*matching(connection, wanted))))
+
+
+def matching(connection: Connection, wanted: Filter) -> list[ColumnElement[bool]]:
+    """Return what is true of the deliveries that a filter leaves."""
+    c = deliveries.c
+    columns = (c.channel, c.recipient, c.project_id, c.dedupe_key, c.provider_call_id)
+    true = [column == value for column in columns if (value := getattr(wanted, column.name)) is not None]
+    if wanted.states:
+        true.append(c.state.in_(sorted(int(state) for state in wanted.states)))
+    if wanted.due_from is not None:
+        true.append(c.due_at >= wanted.due_from)
+    if wanted.due_to is not None:
+        true.append(c.due_at < wanted.due_to)
+    position = getattr(func, dialects.of(connection).position)
+    for name, value in (wanted.labels or {}).items():
+        # Labels are JSON with one spelling: an exact member between its neighbours is an exact piece of the text. Not LIKE,
+        # which on SQLite takes no notice of case.
+        member = json.dumps({name: value}, ensure_ascii=False)[1:-1]
+        pieces = [start + member + end for start in ("{", " ") for end in (",", "}")]
+        true.append(or_(*(position(c.labels, piece) > 0 for piece in pieces)))
+    return true
+
+
+class Cancelled(Enum):
+    """What came of a wish to cancel."""
+
+    NOW = "cancelled"
+    REQUESTED = "requested"
+    ALREADY_FINAL = "already final"
+    UNKNOWN = "unknown"
+
+
+_CANCELLED = {
+    Came.DONE: Cancelled.NOW,
+    Came.REQUESTED: Cancelled.REQUESTED,
+    Came.WRONG_STATE: Cancelled.ALREADY_FINAL,
+    Came.UNKNOWN: Cancelled.UNKNOWN,
+}
+
+
+def cancel(connection: Connection, tenant_id: UUID, delivery_id: UUID, *, now: datetime, actor: str = "") -> Cancelled:
+    """End a waiting delivery; of one under way request it. Run again, it says the same."""
+    deed = Deed(act=Act.CANCEL, actor=actor)
+    return _CANCELLED[acts.perform(connection, tenant_id, [delivery_id], deed, now=now)[delivery_id]]
+
+
+def get_many(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Mapping[UUID, Record]:
+    """Return these deliveries of the tenant by id."""
+    c = deliveries.c
+    found: dict[UUID, Record] = {}
+    for start in range(0, len(ids), _CHUNK):
+        wanted = (c.tenant_id == tenant_id, c.id.in_(ids[start : start + _CHUNK]))
+        found |= {row.id: row for row in connection.execute(select(deliveries).where(*wanted))}
+    return found
+
+
+def state(record: Record) -> State:
+    """Return where a delivery stands."""
+    return State(record.state)

@@ -1,0 +1,3 @@
+"""Which Campana this is."""
+
+VERSION = "0.1.0"

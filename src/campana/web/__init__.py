@@ -1,0 +1,1 @@
+"""The faces that speak HTTP. Only here is FastAPI imported."""
