@@ -184,14 +184,6 @@ async def test_a_python_target_names_its_handler(
     assert pointers(answer) == expected
 
 
-async def test_a_template_is_refused_as_long_as_nobody_fills_it_in(client: httpx2.AsyncClient) -> None:
-    target = {"url": "https://example.com/hook", "body_template": {"a": "{{ b }}"}}
-
-    answer = await client.post("/v1/deliveries", json=wanted(channel="webhook", target=target))
-
-    assert pointers(answer) == {("/target/body_template", "unknown_field")}
-
-
 async def test_a_log_target_says_text_and_nothing_else(client: httpx2.AsyncClient) -> None:
     answer = await client.post("/v1/deliveries", json=wanted(target={"message": {"a": 1}, "level": "INFO"}))
 

@@ -23,9 +23,10 @@ from campana.errors import (
     TooManyError,
     UnavailableError,
 )
-from campana.operations import ceiling, projects, times
+from campana.operations import ceiling, projects, rendering, times
 from campana.operations.office import Actor, Office
-from campana.operations.wanted import MOST_FAULTS, PRIORITIES, DeliveryWanted, read_delivery
+from campana.operations.rendering import Room
+from campana.operations.wanted import MOST_FAULTS, PRIORITIES, DeliveryWanted, Reading, read_delivery
 from campana.store.deliveries import Cancelled, Filter, Record
 
 LARGEST_PAYLOAD = 262_144
@@ -64,11 +65,14 @@ async def create_many(office: Office, actor: Actor, items: Sequence[Any]) -> lis
     """
     results: list[Made | CampanaError | NewDelivery] = []
     missed: set[str] = set()
+    room = Room()
     for number, said in enumerate(items):
         if number % BREATH == 0:
             await office.world.clock.sleep(0)
         try:
-            results.append(said if isinstance(said, CampanaError) else await _resolve(office, actor, said, missed=missed))
+            results.append(
+                said if isinstance(said, CampanaError) else await _resolve(office, actor, said, room=room, missed=missed)
+            )
         except CampanaError as error:
             results.append(error)
     good = [result for result in results if isinstance(result, NewDelivery)]
@@ -166,23 +170,25 @@ def _refuse_final(record: Record) -> None:
         raise AlreadyFinalError(f"the delivery has already ended as {state.word}")
 
 
-async def _resolve(office: Office, actor: Actor, said: Any, *, missed: set[str] | None = None) -> NewDelivery:
+async def _resolve(
+    office: Office, actor: Actor, said: Any, *, room: Room | None = None, missed: set[str] | None = None
+) -> NewDelivery:
     """Turn what was said into a delivery that carries all it needs; raise InvalidError with every fault."""
     reading = read_delivery(said)
     wanted, found = reading.wanted, reading.faults
     now = office.world.clock.now()
     due_at = times.due(wanted, reading.unread, now, found)
     queue = wanted.channel if reading.unread & {"channel", "target"} else _check_target(office, wanted, found)
-    payload = None if wanted.payload is None else compact(wanted.payload)
-    if payload is not None and len(payload) > LARGEST_PAYLOAD:
-        found.append(_fault("/payload", "too_large", f"expected at most {LARGEST_PAYLOAD} bytes, got {len(payload)}"))
     expires_at = _expiry(wanted, due_at, found)
     project_id = await projects.resolve(office, actor, wanted.project, found, missed=missed)
+    delivery_id = office.world.new_id()
+    instants_of_it = {"scheduled_for": due_at, "due_at": due_at, "expires_at": expires_at, "created_at": now}
+    payload = _body(reading, instants_of_it, delivery_id, room or Room())
     if found:
         raise InvalidError(*found[:MOST_FAULTS])
     resolved = _policies(office, wanted)
     return NewDelivery(
-        id=office.world.new_id(),
+        id=delivery_id,
         tenant_id=actor.tenant_id,
         project_id=project_id,
         queue=queue,
@@ -200,6 +206,28 @@ async def _resolve(office: Office, actor: Actor, said: Any, *, missed: set[str] 
         dedupe_key=wanted.dedupe_key,
         expires_at=expires_at,
     )
+
+
+def _body(
+    reading: Reading[DeliveryWanted], its_times: Mapping[str, datetime | None], delivery_id: UUID, room: Room
+) -> bytes | None:
+    """Return the bytes that every attempt sends: the payload, or what the template makes of it."""
+    wanted, found = reading.wanted, reading.faults
+    payload = None if wanted.payload is None else compact(wanted.payload)
+    if payload is not None and len(payload) > LARGEST_PAYLOAD:
+        found.append(_fault("/payload", "too_large", f"expected at most {LARGEST_PAYLOAD} bytes, got {len(payload)}"))
+        return payload
+    template = rendering.read(wanted.target, found) if wanted.channel == "webhook" else None
+    # What could not be read would be blamed a second time, as something that is missing.
+    if template is None or reading.unread or any(fault.pointer == "/timezone" for fault in found):
+        return payload
+    try:
+        body = rendering.fill(template, wanted, its_times, delivery_id)
+        room.take(len(body))
+    except InvalidError as error:
+        found += error.faults
+        return payload
+    return body
 
 
 def compact(value: Any) -> bytes:
@@ -230,7 +258,6 @@ def _check_target(office: Office, wanted: DeliveryWanted, found: list[Fault]) ->
         case "webhook":
             said = webhook.validate(target, office.rules)
             found += [_fault(f"/target{pointer}", code, detail) for pointer, code, detail in said]
-            found += _unknown({"body_template": ...} if "body_template" in target else {}, set())
         case "python":
             name = target.get("handler")
             if not isinstance(name, str) or not 0 < len(name) <= 80:  # noqa: PLR2004 - a queue's name holds it

@@ -83,7 +83,7 @@ class DeliveryWanted(_Strict):
 
     channel: Literal["webhook", "python", "log"] = Field(description="How it is delivered")
     target: dict[str, Any] = Field(description="Where it goes, by channel: `{url, ...}`, `{handler}` or `{message}`")
-    payload: Any = Field(None, description="Any JSON; a webhook's body")
+    payload: Any = Field(None, description="Any JSON; a webhook's body, or the data of its `body_template`")
     at: Annotated[str, StringConstraints(max_length=60)] | None = Field(
         None, description="When: an RFC 3339 instant, or a local time with `timezone`; now if left out"
     )
