@@ -16,8 +16,9 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 from campana import errors
-from campana.domain import deliveries, events
+from campana.domain import deliveries, events, template_expressions, template_filters, templates
 from campana.domain.deliveries import State
+from campana.operations import rendering
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 HEAD = "<!-- Written by `make docs`; change the code instead. -->\n\n"
@@ -123,6 +124,86 @@ def error_codes() -> str:
     )
 
 
+# ----------------------------------------------------------------------------------------------------------- templates
+
+TEMPLATES = """# Body templates
+
+A webhook's target may hold a `body_template`: the body as JSON, whose strings may hold `{{ path | filter }}`.
+
+    {"channel": "webhook", "at": "2026-12-01T09:00", "timezone": "America/New_York",
+     "payload": {"name": "Anna", "amount": 17.5},
+     "target": {"url": "https://example.com/hook",
+                "body_template": {"text": "Hello {{ payload.name }}, it is {{ nominal.local | time }}",
+                                  "amount": "{{ payload.amount }}"}}}
+
+sends `{"text":"Hello Anna, it is 09:00","amount":17.5}`. It is filled in once, when the delivery is made: every attempt sends
+the same bytes. A delivery that is shown has the template in its `target`, and in its `payload` what came of it.
+
+- A string that is one `{{ … }}` and nothing else becomes the value itself: a number, a list, an object. Within other text a
+  value is put in as text; what is not text is written as JSON spells it.
+- There is no logic, and what a value holds is never read as a template: nothing that is put in can break the JSON.
+- Names of an object's members are never filled in. Braces that are meant as they stand are written `{{ '{{' }}`.
+- Whatever is wrong is refused when the delivery is posted, by its place: 422, with a pointer under `/target/body_template`. That
+  includes a path that leads to nothing and has no `default`.
+
+"""
+
+
+TEMPLATE_PATHS = """## Paths
+
+Names with dots between them, places in lists from 0 (`payload.lines.0` or `payload.lines[0]`), and any other name between
+quotes (`payload['my key']`). In place of a path there may be text between quotes, a number, `true`, `false` or `null`.
+
+"""
+TEMPLATE_FILTERS = """
+## Filters
+
+As many as are wanted, from left to right: `{{ payload.note | trim | truncate:80 }}`. Those that want text take numbers,
+`true` and `false` too.
+
+"""
+
+
+def body_templates() -> str:
+    """Return the page of body templates: paths, filters, forms of time, bounds."""
+    return (
+        TEMPLATES
+        + TEMPLATE_PATHS
+        + table(("begins with", "what it is", "goes on with"), [(_code(root), said, _members(root)) for root, said in _roots()])
+        + TEMPLATE_FILTERS
+        + table(
+            ("filter", "what it gives", "for example", "gives"),
+            [(_code(name), one.says, _code(one.example), _code(one.gives)) for name, one in template_filters.FILTERS.items()],
+        )
+        + "\n## Forms of `date` and `time`\n\nThey take an RFC 3339 instant. Names are English.\n\n"
+        + table(("", "what it gives"), [(_code(f"%{sign}"), said) for sign, (said, _) in template_filters.DIRECTIVES.items()])
+        + "\n## Bounds\n\n"
+        + table(("what", "at most"), [(what, f"{most:,}") for what, most in _template_bounds().items()])
+    )
+
+
+def _roots() -> Iterable[tuple[str, str]]:
+    return [(root, rendering.SAYS[root]) for root in rendering.ROOTS]
+
+
+def _members(root: str) -> str:
+    known = rendering.ROOTS[root]
+    return "whatever it holds" if known is None else ", ".join(_code(name) for name in known)
+
+
+def _template_bounds() -> Mapping[str, int]:
+    return {
+        "bytes of a template, without blanks": templates.LARGEST,
+        "its depth": templates.DEEPEST,
+        "expressions in it": templates.MOST_EXPRESSIONS,
+        "characters of an expression": template_expressions.LONGEST,
+        "steps of a path": template_expressions.MOST_STEPS,
+        "filters in an expression": template_expressions.MOST_FILTERS,
+        "bytes of the body": templates.LARGEST_BODY,
+        "bytes of all bodies of a batch that come from templates": rendering.MOST_AT_ONCE,
+    }
+
+
 # ------------------------------------------------------------------------------------------------------------ settings
 
 
@@ -224,7 +305,7 @@ def _module(name: str) -> ModuleType | None:
 
 def pages() -> dict[str, str]:
     """Return every generated page by its name."""
-    made = {"states.md": states(), "events.md": kinds(), "errors.md": error_codes()}
+    made = {"states.md": states(), "events.md": kinds(), "errors.md": error_codes(), "templates.md": body_templates()}
     for page, (name, write) in FROM_MODULES.items():
         module = _module(name)
         if module is not None:
