@@ -50,6 +50,17 @@ def test_a_wrong_call_is_exit_code_2_and_says_where_help_is(tmp_path: Path) -> N
         assert "Error: " in done.stderr
 
 
+def test_the_shell_completes_commands_options_and_words(tmp_path: Path) -> None:
+    for words, found in (
+        ("campana dea", "dead"),
+        ("campana deliveries resch", "reschedule"),
+        ("campana remind --priority ur", "urgent"),
+    ):
+        said = {"_CAMPANA_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        assert program.run(tmp_path, **said).stdout == f"plain,{found}\n"
+    assert "complete" in program.run(tmp_path, _CAMPANA_COMPLETE="zsh_source").stdout
+
+
 def test_the_version_is_said(tmp_path: Path) -> None:
     assert program.run(tmp_path, "--version").stdout == f"campana, version {VERSION}\n"
 
@@ -61,7 +72,9 @@ def one_line(done: subprocess.CompletedProcess[str], code: int = 1) -> str:
     return done.stderr
 
 
-@pytest.mark.parametrize("command", [["up"], ["api"], ["engine"], ["migrate"], ["doctor"], ["key", "create"]])
+@pytest.mark.parametrize(
+    "command", [["up"], ["api"], ["engine"], ["migrate"], ["doctor"], ["key", "create"], ["remind", "--log", "x"]]
+)
 def test_bad_settings_are_one_line_whatever_the_command(tmp_path: Path, command: list[str]) -> None:
     said = one_line(program.run(tmp_path, *command, CAMPANA_PROT="1", CAMPANA_MAX_IN_FLIGHT="0"))
 
@@ -70,7 +83,7 @@ def test_bad_settings_are_one_line_whatever_the_command(tmp_path: Path, command:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [["up"], ["api"], ["engine"], ["migrate"], ["key", "create"]])
+@pytest.mark.parametrize("command", [["up"], ["api"], ["engine"], ["migrate"], ["key", "create"], ["deliveries", "list"]])
 def test_a_database_that_is_not_there_is_one_line(tmp_path: Path, command: list[str]) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -92,7 +105,7 @@ def test_a_server_database_needs_a_secret_before_it_is_touched(tmp_path: Path, c
     assert re.search(r"for example [0-9a-f]{64}$", said)
 
 
-@pytest.mark.parametrize("command", [["api", "--port", "0"], ["engine"], ["key", "create"]])
+@pytest.mark.parametrize("command", [["api", "--port", "0"], ["engine"], ["key", "create"], ["remind", "--log", "x"]])
 def test_without_the_schema_only_up_and_migrate_go_on(tmp_path: Path, command: list[str]) -> None:
     assert "run `campana migrate`" in one_line(program.run(tmp_path, *command))
     assert not (tmp_path / "campana-data" / "campana.db").exists()

@@ -48,7 +48,7 @@ def test_a_delivery_is_explained_to_people_and_to_programs(tmp_path: Path, lette
         assert page[3].endswith("It was accepted, to be sent at 2199-01-01 00:00:00 UTC.")
     told = json.loads(run(tmp_path, "explain", letters[1], "--json"))
     assert (told["status"], told["reason"], told["next"]) == ("dead_letter", "ambiguous", None)
-    nobody = run(tmp_path, "explain", "00000000-0000-7000-8000-000000000000", code=1)
+    nobody = run(tmp_path, "explain", "00000000-0000-7000-8000-000000000000", code=3)
     assert nobody == "campana: there is no delivery with this id\n"
     assert "is not a valid UUID" in run(tmp_path, "explain", "17", code=2)
 
@@ -61,7 +61,18 @@ def test_letters_are_listed_by_filter(tmp_path: Path, letters: list[str]) -> Non
     found = json.loads(run(tmp_path, "dead", "list", "--recipient", "anna", "--json"))
     assert [one["id"] for one in found] == letters[:1]
     assert run(tmp_path, "dead", "list", "--label", "team=none") == ""
-    assert "there is no project 'x'" in run(tmp_path, "dead", "list", "--project", "x", code=2)
+    assert run(tmp_path, "dead", "list", "--project", "x", code=3) == "campana: there is no project 'x' in this tenant\n"
+    assert run(tmp_path, "dead", "list", "--tenant", "x", code=3) == "campana: there is no tenant 'x'\n"
+
+
+def test_who_names_a_tenant_reaches_nothing_outside_of_it(tmp_path: Path, letters: list[str]) -> None:
+    assert [line.split()[0] for line in run(tmp_path, "dead", "list", "--tenant", "other").splitlines()] == [letters[2]]
+    assert "there is no delivery" in run(tmp_path, "explain", letters[0], "--tenant", "other", code=3)
+    refused = run(tmp_path, "dead", "discard", letters[0], "--yes", "--tenant", "other", code=3)
+    assert refused == f"campana: {letters[0]}: there is no delivery with this id\n"
+    assert run(tmp_path, "explain", letters[2], "--tenant", "other").startswith("dead_letter")
+    assert run(tmp_path, "dead", "redrive", "--project", "default", "--tenant", "other", "--yes") == "redrive: 1 done\n"
+    assert len(run(tmp_path, "dead", "list").splitlines()) == 2
 
 
 def test_letters_are_redriven_discarded_and_resolved_by_id(tmp_path: Path, letters: list[str]) -> None:

@@ -28,9 +28,16 @@ def test_a_switch_is_thrown_shown_and_lifted(folder: Path) -> None:
     assert program.run(folder, "switch", "list").stdout.startswith("on   all/channel:voice ")
 
 
-def test_a_scope_that_is_not_there_is_one_line_and_exit_code_1(folder: Path) -> None:
+def test_a_switch_of_another_tenant_is_thrown_by_its_name(folder: Path) -> None:
+    assert program.run(folder, "switch", "off", "tenant", "--tenant", "nobody").stderr == "campana: there is no tenant 'nobody'\n"
+    assert program.run(folder, "switch", "off", "channel:log", "--tenant", "default").returncode == 0
+    outside = program.run(folder, "switch", "off", "tenant", "--project", "default")
+    assert (outside.returncode, "there is no such scope here" in outside.stderr) == (3, True)
+
+
+def test_a_scope_that_is_not_there_is_one_line_and_exit_code_3(folder: Path) -> None:
     done = program.run(folder, "switch", "off", "chanel:voice")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
     assert "there is no such scope here: expected tenant, " in done.stderr
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import click
 
-from campana.errors import CampanaError
+from campana.cli import codes
+from campana.errors import CampanaError, NotFoundError
 from campana.version import VERSION
 
 
@@ -24,6 +25,8 @@ ENTRIES = {
     "engine": Entry(module="serve", summary="Run an engine alone."),
     "migrate": Entry(module="migrate", summary="Bring the database to the schema of this version."),
     "doctor": Entry(module="doctor", summary="Say what is wrong here, and what to do about it."),
+    "remind": Entry(module="remind", summary="Make one delivery: now, at a time, or in a while."),
+    "deliveries": Entry(module="deliveries", summary="List, show, cancel, move and wait for deliveries."),
     "explain": Entry(module="explain", summary="Say where a delivery stands, what keeps it and what comes next."),
     "dead": Entry(module="dead", summary="Look at dead letters; redrive, discard or resolve them."),
     "switch": Entry(module="switch", summary="Stop what stands under a scope, or let it go on."),
@@ -60,9 +63,9 @@ def root() -> None:
 
 
 def main() -> None:
-    """Run a command; an error of ours is one line and exit code 1, a wrong call is exit code 2."""
+    """Run a command; an error of ours is one line and its exit code."""
     try:
         root(prog_name="campana")
     except (CampanaError, OSError) as error:
         click.echo(f"campana: {error}", err=True)
-        sys.exit(1)
+        sys.exit(codes.NOT_FOUND if isinstance(error, NotFoundError) else codes.FAILED)

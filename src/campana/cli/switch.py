@@ -6,13 +6,11 @@ from typing import Any
 
 import click
 
-from campana.cli import options
-from campana.cli.office import run
+from campana.cli import options, tables
+from campana.cli.office import Desk, run
 from campana.operations import switches
-from campana.operations.office import Actor, Office
 from campana.web.api import shapes
 
-_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON")
 _REASON = click.option("--reason", default="", help="Why, for whoever asks later")
 _SCOPE = click.argument("scope")
 
@@ -23,13 +21,13 @@ def switch() -> None:
 
 
 @switch.command("list")
-@_AS_JSON
-@options.data
+@options.as_json
+@options.place
 def list_(*, as_json: bool, **given: Any) -> None:
     """Show every switch that was ever thrown: who did it, when and why."""
 
-    async def look(office: Office, actor: Actor) -> Sequence[dict[str, Any]]:
-        return [shapes.switch(row, actor.tenant_id) for row in await switches.every(office, actor)]
+    async def look(desk: Desk) -> Sequence[dict[str, Any]]:
+        return [shapes.switch(row, desk.actor.tenant_id) for row in await switches.every(desk.office, desk.actor)]
 
     found = run(look, **given)
     if as_json:
@@ -42,8 +40,8 @@ def list_(*, as_json: bool, **given: Any) -> None:
 @switch.command()
 @_SCOPE
 @_REASON
-@_AS_JSON
-@options.data
+@options.as_json
+@options.place
 def off(scope: str, reason: str, *, as_json: bool, **given: Any) -> None:
     """Stop everything under SCOPE; two seconds later nothing of it leaves."""
     _throw(scope, as_json=as_json, said={"off": True, "reason": reason}, **given)
@@ -52,8 +50,8 @@ def off(scope: str, reason: str, *, as_json: bool, **given: Any) -> None:
 @switch.command()
 @_SCOPE
 @_REASON
-@_AS_JSON
-@options.data
+@options.as_json
+@options.place
 def on(scope: str, reason: str, *, as_json: bool, **given: Any) -> None:
     """Let what stands under SCOPE go on."""
     _throw(scope, as_json=as_json, said={"off": False, "reason": reason}, **given)
@@ -65,23 +63,23 @@ def on(scope: str, reason: str, *, as_json: bool, **given: Any) -> None:
 def release(reason: str, **given: Any) -> None:
     """Lift the safe hold, after reconciling with the providers: calls and messages that wait go out."""
 
-    async def lift(office: Office, actor: Actor) -> bool:
-        return await switches.release(office, actor, reason)
+    async def lift(desk: Desk) -> bool:
+        return await switches.release(desk.office, desk.actor, reason)
 
     click.echo("Released." if run(lift, **given) else "Nothing was held.")
 
 
 def _throw(scope: str, said: dict[str, Any], *, as_json: bool, **given: Any) -> None:
-    async def change(office: Office, actor: Actor) -> dict[str, Any]:
-        full = await switches.place(office, actor, scope)
-        return shapes.switch(await switches.throw(office, actor, full, said), actor.tenant_id)
+    async def change(desk: Desk) -> dict[str, Any]:
+        full = await switches.place(desk.office, desk.actor, scope)
+        return shapes.switch(await switches.throw(desk.office, desk.actor, full, said), desk.actor.tenant_id)
 
     now = run(change, **given)
     click.echo(json.dumps(now) if as_json else _line(now))
 
 
 def _line(one: dict[str, Any]) -> str:
-    reason = f": {one['reason']}" if one["reason"] else ""
+    reason = f": {tables.plain(one['reason'])}" if one["reason"] else ""
     return f"{'OFF' if one['off'] else 'on ':3}  {one['scope']:40}  {one['changed_at']}  {one['actor']}{reason}"
 
 

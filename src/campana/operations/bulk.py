@@ -1,16 +1,13 @@
 """Operations: one act on all deliveries that match, done in the background, to be watched and stopped."""
 
-from collections.abc import Set as AbstractSet
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from campana import store
-from campana.domain import instants
 from campana.domain.acts import Act
 from campana.domain.deliveries import LIVE, WORDS, State
 from campana.errors import ConflictError, Fault, InvalidError, NotFoundError
-from campana.operations import projects
+from campana.operations import filters
 from campana.operations.office import Actor, Office
 from campana.operations.wanted import CancelManyWanted, LettersWanted, read
 from campana.store.bulk import NewOperation, Status
@@ -66,7 +63,7 @@ def _seen(actor: Actor, record: Record | None) -> Record:
 
 async def _letters(office: Office, actor: Actor, said: Any) -> Filter:
     reading = read(LettersWanted, said, {})
-    return await _filter(office, actor, reading.wanted, reading.faults, {State.DEAD_LETTER})
+    return await filters.narrow(office, actor, reading.wanted, reading.faults, {State.DEAD_LETTER})
 
 
 async def _cancelling(office: Office, actor: Actor, said: Any) -> Filter:
@@ -75,25 +72,4 @@ async def _cancelling(office: Office, actor: Actor, said: Any) -> Filter:
         detail = "expected at least one filter: nobody should cancel everything by leaving something out"
         raise InvalidError(Fault(pointer="", code="required", detail=detail))
     found = {WORDS[word] for word in reading.wanted.status}
-    return await _filter(office, actor, reading.wanted, reading.faults, found or LIVE)
-
-
-async def _filter(office: Office, actor: Actor, wanted: LettersWanted, found: list[Fault], states: AbstractSet[State]) -> Filter:
-    project_id = await projects.named(office, actor, wanted.project, found)
-    if found:
-        raise InvalidError(*found)
-    return Filter(
-        states=frozenset(states),
-        channel=wanted.channel,
-        recipient=wanted.recipient,
-        project_id=project_id,
-        dedupe_key=wanted.dedupe_key,
-        provider_call_id=wanted.provider_call_id,
-        due_from=_instant(wanted.due_from),
-        due_to=_instant(wanted.due_to),
-        labels=wanted.labels,
-    )
-
-
-def _instant(said: str | None) -> datetime | None:
-    return None if said is None else instants.parse(said)
+    return await filters.narrow(office, actor, reading.wanted, reading.faults, found or LIVE)

@@ -2,12 +2,13 @@
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
 
 from campana import store
-from campana.errors import ConflictError, UnauthenticatedError
+from campana.errors import ConflictError, Fault, NotFoundError, UnauthenticatedError
+from campana.operations import projects
 from campana.operations.office import Actor, Office
 from campana.operations.projects import DEFAULT
 from campana.store.tenants import NewKey
@@ -29,9 +30,7 @@ class Issued:
 
 async def bootstrap(office: Office, given: str | None) -> Issued | None:
     """Make the tenant `default`, its project, and an owner key if there is no key at all; None if somebody has one."""
-    now = office.world.clock.now()
-    tenant_id = await office.database.write(store.tenants.ensure, DEFAULT, tenant_id=office.world.new_id(), now=now)
-    await office.database.write(store.tenants.ensure_project, tenant_id, DEFAULT, project_id=office.world.new_id(), now=now)
+    tenant_id = await _own(office)
     if given is None and await office.database.read(store.tenants.has_keys):
         return None
     return await issue(office, tenant_id, name="owner", scopes=("owner", "installation"), text=given)
@@ -65,12 +64,31 @@ async def issue_for_default(office: Office, *, name: str, installation: bool) ->
     return await issue(office, tenant_id, name=name, scopes=scopes)
 
 
-async def operator(office: Office) -> Actor:
-    """Return who acts on the command line: whoever reaches the database may do everything, in the tenant `default`."""
-    now = office.world.clock.now()
-    tenant_id = await office.database.write(store.tenants.ensure, DEFAULT, tenant_id=office.world.new_id(), now=now)
+async def operator(office: Office, *, tenant: str | None = None, project: str | None = None) -> Actor:
+    """Return who acts on the command line: whoever reaches the database may do everything.
+
+    It is done in the tenant `default`, unless another one is named, and within the project that is named.
+    """
+    is_own = tenant in {None, DEFAULT}
+    tenant_id = await _own(office) if is_own else await office.database.read(store.tenants.named, tenant)
+    if tenant_id is None:
+        raise NotFoundError(f"there is no tenant {str(tenant)[:60]!r}")
     scopes = frozenset({"owner", "installation"})
-    return Actor(tenant_id=tenant_id, project_id=None, key_id=UUID(int=0), scopes=scopes, name="the command line")
+    actor = Actor(tenant_id=tenant_id, project_id=None, key_id=UUID(int=0), scopes=scopes, name="the command line")
+    if project is None:
+        return actor
+    found: list[Fault] = []
+    project_id = await projects.named(office, actor, project, found)
+    if found:
+        raise NotFoundError(f"there is no project {project[:60]!r} in this tenant")
+    return replace(actor, project_id=project_id)
+
+
+async def _own(office: Office) -> UUID:
+    now, new_id = office.world.clock.now(), office.world.new_id
+    tenant_id = await office.database.write(store.tenants.ensure, DEFAULT, tenant_id=new_id(), now=now)
+    await office.database.write(store.tenants.ensure_project, tenant_id, DEFAULT, project_id=new_id(), now=now)
+    return tenant_id
 
 
 async def authenticate(office: Office, text: str) -> Actor:

@@ -56,6 +56,9 @@ At = Annotated[
 ]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=63)]
+STATUSES = Literal[
+    "scheduled", "processing", "in_progress", "pending_retry", "completed", "dead_letter", "declined", "skipped", "cancelled"
+]
 OUTCOMES = Literal["failed", "timed_out", "ambiguous", "no_answer", "busy", "voicemail", "rescheduled"]
 
 
@@ -138,6 +141,12 @@ class LettersWanted(_Strict):
     labels: dict[Label, Annotated[str, StringConstraints(max_length=255)]] = Field(
         default_factory=dict, max_length=32, description="Only with all of these words of yours"
     )
+
+
+class ListWanted(LettersWanted):
+    """Which deliveries a list shows; what is left out does not narrow."""
+
+    status: list[STATUSES] = Field(default_factory=list, max_length=9, description="Only in one of these states")
 
 
 class CancelManyWanted(LettersWanted):

@@ -36,6 +36,11 @@ def ensure(connection: Connection, name: str, *, tenant_id: UUID, now: datetime)
     return found
 
 
+def named(connection: Connection, name: str) -> UUID | None:
+    """Return the tenant of this name, if there is one."""
+    return connection.execute(select(tenants.c.id).where(tenants.c.name == name)).scalar_one_or_none()
+
+
 def ensure_project(connection: Connection, tenant_id: UUID, name: str, *, project_id: UUID, now: datetime) -> UUID:
     """Make a project of this name in the tenant unless there is one; return its id."""
     absent = dialects.of(connection).insert_absent(projects, "id")
