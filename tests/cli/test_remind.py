@@ -30,7 +30,7 @@ def remind(folder: Path, *words: str, code: int = 0, **said: str) -> str:
 
 
 def made(folder: Path, *words: str, **said: str) -> dict[str, Any]:
-    shown: dict[str, Any] = json.loads(remind(folder, *words, "--json", **said))
+    shown: dict[str, Any] = json.loads(remind(folder, *words, "--json", code=0, **said))
     return shown
 
 

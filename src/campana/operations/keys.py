@@ -69,8 +69,8 @@ async def operator(office: Office, *, tenant: str | None = None, project: str | 
 
     It is done in the tenant `default`, unless another one is named, and within the project that is named.
     """
-    is_own = tenant in {None, DEFAULT}
-    tenant_id = await _own(office) if is_own else await office.database.read(store.tenants.named, tenant)
+    is_own = tenant is None or tenant == DEFAULT
+    tenant_id = await _own(office) if is_own else await office.database.read(store.tenants.named, str(tenant))
     if tenant_id is None:
         raise NotFoundError(f"there is no tenant {str(tenant)[:60]!r}")
     scopes = frozenset({"owner", "installation"})
