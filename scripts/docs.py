@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 from campana import errors
+from campana.cli import codes
 from campana.domain import deliveries, events, template_expressions, template_filters, templates
 from campana.domain.deliveries import State
 from campana.operations import rendering
@@ -245,10 +246,25 @@ def _default(field: Any) -> str:
 # ------------------------------------------------------------------------------------------------------------ commands
 
 
+COMMANDS = """All but `up`, `api` and `engine` end by themselves and work on the database directly, whether Campana runs or not.
+What is meant for people goes to standard output, what went wrong to standard error, a line each. `--json` prints JSON alone.
+Tables are as wide as the screen (80 columns where there is none; `COLUMNS` says otherwise).
+
+What acts on deliveries takes `--tenant` and `--project`. Without them lists show the tenant `default`, and a delivery that is
+named by its id is found wherever it is; with them nothing outside is reached.
+
+The shell completes commands, options and their words: `eval "$(_CAMPANA_COMPLETE=bash_source campana)"` in `~/.bashrc`,
+`eval "$(_CAMPANA_COMPLETE=zsh_source campana)"` in `~/.zshrc`, `_CAMPANA_COMPLETE=fish_source campana | source` in
+`~/.config/fish/config.fish`.
+
+"""
+
+
 def commands(module: ModuleType) -> str:
     """Return the page of commands: what each does, how it is called, and its options."""
     root = click.Context(module.root, info_name="campana", **module.root.context_settings)
-    return "# Commands\n\n" + "\n".join(_command(root))
+    ends = table(("exit code", "what it says"), [(str(code), said) for code, said in codes.MEANINGS.items()])
+    return "# Commands\n\n" + COMMANDS + ends + "\n" + "\n".join(_command(root))
 
 
 def _command(context: click.Context) -> Iterator[str]:
