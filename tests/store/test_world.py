@@ -218,6 +218,13 @@ async def test_a_tenant_and_a_project_are_made_once(desk: Desk) -> None:
         assert made == UUID(int=expected)
 
 
+async def test_a_tenant_is_found_by_its_exact_name(desk: Desk) -> None:
+    for tenant_id, name in ((A, "a"), (B, "a ")):
+        await desk.write(store.tenants.ensure, name, tenant_id=tenant_id, now=NOW)
+    found = [await desk.read(store.tenants.named, name) for name in ("a", "a ", "A", "", "' or 1=1")]
+    assert found == [A, B, None, None, None]
+
+
 async def test_a_tenants_projects_are_listed_by_name(desk: Desk) -> None:
     for tenant_id, name in ((A, "b"), (A, "a"), (B, "c")):
         await desk.write(store.tenants.ensure_project, tenant_id, name, project_id=new_id(), now=NOW)
