@@ -191,7 +191,7 @@ def reschedule(delivery_id: UUID, at: str, timezone: str | None, late: str | Non
 
 @deliveries.command()
 @_ID
-@click.option("--timeout", type=waits.Length(), help="For this long at the most")
+@click.option("--timeout", callback=waits.length, metavar="DURATION", help="For this long at the most")
 @options.as_json
 @options.place
 def wait(delivery_id: UUID, timeout: timedelta | None, *, as_json: bool, **given: Any) -> None:

@@ -3,6 +3,7 @@
 import importlib
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import click
 
@@ -49,6 +50,13 @@ class _Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"campana.cli.{ENTRIES[cmd_name].module}").COMMANDS[cmd_name]
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("campana: interrupted; what was done stays done", err=True)
+            raise click.exceptions.Exit(codes.INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

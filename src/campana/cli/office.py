@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import click
@@ -58,17 +58,10 @@ def run(
 def _in_words(names: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
-    except KeyboardInterrupt:
-        click.echo("campana: interrupted; what was done stays done", err=True)
-        _end(codes.INTERRUPTED)
     except InvalidError as error:
         for fault in error.faults:
             click.echo(f"campana: {_spoken(fault.pointer, names)}{fault.detail}", err=True)
-        _end(codes.FAILED)
-
-
-def _end(code: int) -> NoReturn:
-    raise click.exceptions.Exit(code) from None
+        raise click.exceptions.Exit(codes.FAILED) from None
 
 
 def _spoken(pointer: str, names: Mapping[str, str]) -> str:

@@ -62,7 +62,7 @@ def _time(command: options.Decorated) -> options.Decorated:
     for option in (
         click.option("--expires-after", metavar="DURATION", help="Not sent from so long after it is due"),
         click.option("--late", type=click.Choice(["send", "skip"]), help="What to do if --at is past"),
-        click.option("--in", "after", type=waits.Length(), help="When: after this long, such as 10m"),
+        click.option("--in", "after", callback=waits.length, metavar="DURATION", help="When: after this long, such as 10m"),
         click.option("--tz", "timezone", metavar="ZONE", help="IANA zone of a local --at, such as Europe/London"),
         click.option("--at", metavar="TIME", help="When: 2026-12-01T09:00 with --tz, or an instant with its offset; else now"),
     ):
@@ -92,7 +92,7 @@ def _policy(command: options.Decorated) -> options.Decorated:
 @_time
 @_policy
 @click.option("--wait", is_flag=True, help="Wait until it has ended; the exit code says how")
-@click.option("--timeout", type=waits.Length(), help="With --wait: for this long at the most")
+@click.option("--timeout", callback=waits.length, metavar="DURATION", help="With --wait: for this long at the most")
 @options.as_json
 @options.place
 def remind(*, wait: bool, timeout: timedelta | None, as_json: bool, **given: Any) -> None:

@@ -15,17 +15,12 @@ from campana.operations.office import Actor
 from campana.web.api import shapes
 
 
-class Length(click.ParamType[timedelta]):
-    """A duration as the API reads it."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """Return the duration."""
-        try:
-            return durations.parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def length(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
+    """Read an option that is a duration, as the API reads it."""
+    try:
+        return None if value is None else durations.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 async def until_final(desk: Desk, actor: Actor, delivery_id: UUID, patience: timedelta | None) -> tuple[dict[str, Any], str]:
