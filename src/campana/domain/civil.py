@@ -5,7 +5,6 @@ is special happens at the cuts. Where clocks go forward some wall times are lost
 policy says what becomes of them. Stretches come one after the other, so instants come in their order, each once.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -121,7 +120,9 @@ def _lost(rule: Walls, cut: _Cut, policy: Policy) -> Occurrence | None:
     wall = rule.next_wall(begin)
     if wall is None or wall >= end or rule.next_wall(end) == end:
         return None
-    return Occurrence(cut.at, wall, 0, f"{wall:%H:%M} does not exist on {wall:%Y-%m-%d}: clocks go from {begin:%H:%M} to {end:%H:%M}")
+    return Occurrence(
+        cut.at, wall, 0, f"{wall:%H:%M} does not exist on {wall:%Y-%m-%d}: clocks go from {begin:%H:%M} to {end:%H:%M}"
+    )
 
 
 def _twice(wall: datetime, fold: int) -> str:

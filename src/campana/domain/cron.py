@@ -25,8 +25,10 @@ MACROS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_MONTHS = dict(zip("jan feb mar apr may jun jul aug sep oct nov dec".split(), range(1, 13), strict=True))
-_WEEKDAYS = dict(zip("sun mon tue wed thu fri sat".split(), range(7), strict=True))
+_MONTHS = dict(
+    zip(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], range(1, 13), strict=True)
+)
+_WEEKDAYS = dict(zip(["sun", "mon", "tue", "wed", "thu", "fri", "sat"], range(7), strict=True))
 
 _PART = re.compile(r"(\*|[0-9]{1,2}|[A-Za-z]{3})(?:-([0-9]{1,2}|[A-Za-z]{3}))?(?:/([0-9]{1,2}))?", re.ASCII)
 _LAST_DAY = re.compile(r"[Ll](?:-([0-9]{1,2}))?", re.ASCII)
@@ -139,7 +141,9 @@ def parse(text: str) -> Cron:
     if fields[0].startswith("@"):
         raise ValueError(f"expected one of {', '.join(MACROS)}, got {text[:60]!r}")
     if len(fields) not in {5, 6}:
-        raise ValueError(f"expected 5 fields (minute, hour, day of month, month, day of week), or 6 with seconds first, got {text[:60]!r}")
+        raise ValueError(
+            f"expected 5 fields (minute, hour, day of month, month, day of week), or 6 with seconds first, got {text[:60]!r}"
+        )
     seconds, minute, hour, day, month, weekday = ["0", *fields] if len(fields) == 5 else fields
     _check(day, weekday)
     read = Cron(
@@ -158,7 +162,7 @@ def parse(text: str) -> Cron:
 
 
 def _lengths(months: frozenset[int]) -> set[int]:
-    return {length for month in months for length in ((28, 29) if month == 2 else (calendar.mdays[month],))}
+    return {length for month in months for length in ((28, 29) if month == 2 else (calendar.monthrange(2025, month)[1],))}
 
 
 def _check(day: str, weekday: str) -> None:
@@ -236,7 +240,9 @@ def _part(field: _Field, part: str) -> range:
     """Read a star, a number, a range, each perhaps with a step."""
     found = _PART.fullmatch(part)
     if not found or (found[1] == "*" and found[2]):
-        raise ValueError(f"expected a number, a range such as {field.low}-{field.high}, * or a list of them as {field.name}, got {part[:40]!r}")
+        raise ValueError(
+            f"expected a number, a range such as {field.low}-{field.high}, * or a list of them as {field.name}, got {part[:40]!r}"
+        )
     begin, end, step = found.groups()
     if step is not None and not 1 <= int(step) <= field.high:
         raise ValueError(f"expected a step from 1 to {field.high} as {field.name}, got {part}")
