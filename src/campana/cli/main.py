@@ -30,6 +30,7 @@ ENTRIES = {
     "deliveries": Entry(module="deliveries", summary="List, show, cancel, move and wait for deliveries."),
     "explain": Entry(module="explain", summary="Say where a delivery stands, what keeps it and what comes next."),
     "dead": Entry(module="dead", summary="Look at dead letters; redrive, discard or resolve them."),
+    "preview": Entry(module="preview", summary="Show when a rule would ring, with what clocks do to it."),
     "switch": Entry(module="switch", summary="Stop what stands under a scope, or let it go on."),
     "release": Entry(module="switch", summary="Lift the safe hold over calls and messages."),
     "key": Entry(module="key", summary="Make API keys."),

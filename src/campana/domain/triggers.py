@@ -139,12 +139,16 @@ def read(said: Any, *, zone: str | None, now: datetime, faults: list[Fault]) -> 
         return None
     kind, before = kinds[0], len(faults)
     faults += [
-        (f"/{name}", "unknown_field", f"expected {', '.join((kind, *_BESIDE[kind]))}")
+        (f"/{_escaped(name)}", "unknown_field", f"expected {', '.join((kind, *_BESIDE[kind]))}")
         for name in said
         if name not in {kind, *_BESIDE[kind]}
     ]
     trigger = _READERS[kind](_Reading(said=said, zone=zone, now=now, faults=faults))
     return None if len(faults) > before else trigger
+
+
+def _escaped(name: object) -> str:
+    return str(name)[:60].replace("~", "~0").replace("/", "~1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +260,7 @@ def _daily(it: _Reading) -> Trigger | None:
         return None
     times: dict[str, time] = {}
     for place, (name, at) in enumerate(named.items()):
-        pointer = f"/daily/{name if isinstance(said, Mapping) else place}"
+        pointer = f"/daily/{_escaped(name) if isinstance(said, Mapping) else place}"
         found = _CLOCK.fullmatch(at) if isinstance(at, str) else None
         if found is None:
             it.fault(pointer, "time", f"expected a time of day such as 08:30, got {str(at)[:40]!r}")

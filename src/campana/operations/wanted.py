@@ -62,11 +62,13 @@ STATUSES = Literal[
 OUTCOMES = Literal["failed", "timed_out", "ambiguous", "no_answer", "busy", "voicemail", "rescheduled"]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Refuses what it does not know, and what is of another type."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class RetryWanted(_Strict):
+class RetryWanted(Strict):
     """When to try again; what is left out follows the installation's defaults."""
 
     max_attempts: int | None = Field(None, ge=1, le=1_000, description="How many attempts at the most")
@@ -81,7 +83,7 @@ class RetryWanted(_Strict):
     enabled: bool | None = Field(None, description="False: never try again")
 
 
-class DeliveryWanted(_Strict):
+class DeliveryWanted(Strict):
     """One thing to be delivered."""
 
     channel: Literal["webhook", "python", "log"] = Field(description="How it is delivered")
@@ -109,7 +111,7 @@ class DeliveryWanted(_Strict):
     )
 
 
-class RescheduleWanted(_Strict):
+class RescheduleWanted(Strict):
     """When something is to be sent instead."""
 
     at: Annotated[str, StringConstraints(max_length=60)] = Field(
@@ -119,7 +121,7 @@ class RescheduleWanted(_Strict):
     late: Literal["send"] | None = Field(None, description="Send now if `at` is over a minute ago; left out, it is refused")
 
 
-class ResolveWanted(_Strict):
+class ResolveWanted(Strict):
     """What a person found out about an attempt that may have had effect."""
 
     effect: Literal["sent", "not_sent"] = Field(
@@ -128,7 +130,7 @@ class ResolveWanted(_Strict):
     note: Annotated[str, StringConstraints(max_length=500)] | None = Field(None, description="Words for the record")
 
 
-class LettersWanted(_Strict):
+class LettersWanted(Strict):
     """Which dead letters are meant; what is left out does not narrow."""
 
     channel: Key | None = Field(None, description="Only on this channel")
@@ -161,7 +163,7 @@ PRIORITIES: Mapping[str, int] = {"urgent": 0, "normal": 1, "bulk": 2}
 PRIORITY_WORDS = {number: word for word, number in PRIORITIES.items()}
 
 
-M = TypeVar("M", bound=_Strict)
+M = TypeVar("M", bound=Strict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

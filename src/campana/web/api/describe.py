@@ -33,6 +33,21 @@ def _named(name: str) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the answers of a route that go wrong, with those that any can have."""
+    return _errors(*statuses)
+
+
+def answer(description: str, name: str) -> dict[str, Any]:
+    """Return an answer of a named schema."""
+    return _json(description, _named(name))
+
+
+def body(name: str, example: Any) -> dict[str, Any]:
+    """Return a JSON body of a named schema."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _named(name), "example": example}}}}
+
+
 _DELIVERY = _named("Delivery")
 _ATTEMPT = _named("Attempt")
 _WANTED = _named("DeliveryWanted")
@@ -247,6 +262,7 @@ def complete(said: dict[str, Any]) -> dict[str, Any]:
         "security": [{"key": []}],
         "tags": [
             {"name": "deliveries", "description": "One thing each, to be delivered at one time"},
+            {"name": "schedules", "description": "Rules that make deliveries"},
             {"name": "operations", "description": "What is done to many deliveries in the background"},
             {"name": "switches", "description": "Emergency stops"},
             {"name": "health", "description": "Whether this process is well"},

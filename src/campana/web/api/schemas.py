@@ -4,6 +4,7 @@ from typing import Any
 
 from campana.channels.webhook_target import METHODS
 from campana.domain.deliveries import WORDS
+from campana.operations.previews import PreviewWanted
 from campana.operations.switches import SwitchWanted
 from campana.operations.wanted import (
     PRIORITIES,
@@ -193,6 +194,17 @@ _SWITCH_FIELDS: dict[str, tuple[Any, str]] = {
     "actor": ("string", "Who did it"),
     "changed_at": (_INSTANT, "When"),
 }
+_INSTANT_FIELDS: dict[str, tuple[Any, str]] = {
+    "at": (_INSTANT, "When it rings"),
+    "local": ("string", "The same as clocks in the rule's zone show it, with their offset"),
+    "nominal": ("string", "The wall time that the rule names, lost in a gap or not"),
+    "fold": ({"enum": [0, 1]}, "1: the second pass of a wall time that comes twice"),
+    "note": (_TEXT, "What clocks do to it"),
+}
+_PREVIEW_FIELDS: dict[str, tuple[Any, str]] = {
+    "items": ({"type": "array", "items": {"$ref": "#/components/schemas/Instant"}}, "The instants, in order"),
+    "never": ("boolean", "There is none at all after that"),
+}
 _RELEASED_FIELDS: dict[str, tuple[Any, str]] = {"released": ("boolean", "False where nothing was held")}
 
 
@@ -222,6 +234,9 @@ def all_of_them() -> dict[str, Any]:
         "Held": _closed(_HELD_FIELDS, *_HELD_FIELDS),
         "Next": _closed(_NEXT_FIELDS, *_NEXT_FIELDS),
         "Line": _closed(_LINE_FIELDS, *_LINE_FIELDS),
+        "Instant": _closed(_INSTANT_FIELDS, *_INSTANT_FIELDS),
+        "Preview": _closed(_PREVIEW_FIELDS, *_PREVIEW_FIELDS),
+        "PreviewWanted": PreviewWanted.model_json_schema(),
         "Switch": _closed(_SWITCH_FIELDS, *_SWITCH_FIELDS),
         "SwitchWanted": SwitchWanted.model_json_schema(),
         "Released": _closed(_RELEASED_FIELDS, *_RELEASED_FIELDS),
