@@ -21,6 +21,7 @@ from campana.engine.engine import Engine
 from campana.engine.options import Options
 from campana.engine.wakeup import Wakeup
 from campana.errors import SettingsError
+from campana.operations.intake import Intake
 from campana.operations.office import Office
 from campana.settings import SHORTEST_SECRET, Settings
 from campana.store import servers
@@ -147,7 +148,7 @@ async def open_house(
 
         office = Office(
             world=world, database=database, telemetry=telemetry, rules=rules, retry=retry_of(settings),
-            secret=secret, ring=ring, most_live=settings.max_live_per_tenant,
+            secret=secret, intake=Intake(database, world.clock), ring=ring, most_live=settings.max_live_per_tenant,
         )  # fmt: skip
         if notices is not None:
             talks = [notices.listen(lambda: wakeup.ring(world.clock.now()))] if engine is not None else [notices.speak()]

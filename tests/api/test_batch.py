@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from campana import store
 from campana.errors import UnavailableError
 from campana.operations import deliveries
 from tests.api.site import NDJSON, Site, wanted
@@ -123,7 +124,7 @@ async def test_what_was_durable_before_the_database_went_away_is_said(
     write = database.write
 
     async def fails_at_the_second(function: Any, *args: Any, **kwargs: Any) -> Any:
-        if function is deliveries._insert_all:
+        if function is store.deliveries.enter:
             calls.append(args)
             if len(calls) == 2:
                 raise UnavailableError

@@ -50,6 +50,6 @@ async def test_a_batch_rings_at_its_first_instant(office: tuple[Office, Actor, l
 async def test_it_rings_when_the_delivery_is_durable(office: tuple[Office, Actor, list[datetime]]) -> None:
     here, actor, _ = office
     commits: list[int] = []
-    listening = replace(here, ring=lambda _: commits.append(here.telemetry.counts["store._insert_all"]))
+    listening = replace(here, ring=lambda _: commits.append(here.telemetry.counts["store.enter"]))
     await deliveries.create(listening, actor, wanted(SOON))
     assert commits == [1]

@@ -91,22 +91,12 @@ async def create_many(office: Office, actor: Actor, items: Sequence[Any]) -> lis
 
 async def _insert(office: Office, actor: Actor, new: Sequence[NewDelivery]) -> list[Made | CampanaError]:
     await ceiling.admit(office, actor, len(new))
-    made = await office.database.write(_insert_all, new, office.world.clock.now())
+    made = await office.intake.put(new)
     fresh = [one.due_at for one, (was_there, _) in zip(new, made, strict=True) if not was_there]
     if fresh:
         office.ring(min(fresh))
     await projects.learn(office, actor, {record.project_id for _, record in made if record is not None})
     return [_made(actor, was_there, record) for was_there, record in made]
-
-
-def _insert_all(connection: Any, new: Sequence[NewDelivery], now: datetime) -> list[tuple[bool, Record | None]]:
-    made = store.deliveries.create(connection, new, now=now)
-    there = [one.id for one in made if one.deduplicated]
-    records = store.deliveries.get_many(connection, new[0].tenant_id, there) if there else {}
-    return [
-        (one.deduplicated, records.get(one.id) if one.deduplicated else store.deliveries.as_made(wanted, now))
-        for wanted, one in zip(new, made, strict=True)
-    ]
 
 
 def _made(actor: Actor, was_there: bool, record: Record | None) -> Made | CampanaError:  # noqa: FBT001 - one row of the store's answer

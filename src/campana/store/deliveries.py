@@ -1,12 +1,12 @@
 """Deliveries as rows: made, read, listed, cancelled. How they are claimed and settled stands beside, in a module each."""
 
 import json
-from collections import namedtuple
+from collections import defaultdict, namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
@@ -42,6 +42,27 @@ def create(connection: Connection, new: Sequence[NewDelivery], *, now: datetime)
         fresh = [one for one, it in zip(new, made, strict=True) if not it.deduplicated]
         events.tell(connection, [_taken_in(one) for one in fresh], now=now)
     return made
+
+
+class Entered(NamedTuple):
+    """What became of a new delivery: whether its dedupe key was taken, and the row that it is, or that holds the key."""
+
+    was_there: bool
+    record: Record | None
+
+
+def enter(connection: Connection, new: Sequence[NewDelivery], *, now: datetime) -> list[Entered]:
+    """Make deliveries, perhaps of several tenants, and return the row of each; none where its key's holder went away just now."""
+    made = create(connection, new, now=now)
+    there: dict[UUID, set[UUID]] = defaultdict(set)
+    for wanted, one in zip(new, made, strict=True):
+        if one.deduplicated:
+            there[wanted.tenant_id].add(one.id)
+    holders = {tenant_id: get_many(connection, tenant_id, sorted(ids)) for tenant_id, ids in there.items()}
+    return [
+        Entered(one.deduplicated, holders[wanted.tenant_id].get(one.id) if one.deduplicated else as_made(wanted, now))
+        for wanted, one in zip(new, made, strict=True)
+    ]
 
 
 def _taken_in(new: NewDelivery) -> events.Change:
