@@ -8,6 +8,7 @@ from uuid import UUID
 
 from campana import store
 from campana.errors import ConflictError, UnauthenticatedError
+from campana.operations import secrets
 from campana.operations.office import Actor, Office
 from campana.operations.projects import DEFAULT
 from campana.store.tenants import NewKey
@@ -27,14 +28,26 @@ class Issued:
     text: str
 
 
-async def bootstrap(office: Office, given: str | None) -> Issued | None:
-    """Make the tenant `default`, its project, and an owner key if there is no key at all; None if somebody has one."""
-    now = office.world.clock.now()
-    tenant_id = await office.database.write(store.tenants.ensure, DEFAULT, tenant_id=office.world.new_id(), now=now)
-    await office.database.write(store.tenants.ensure_project, tenant_id, DEFAULT, project_id=office.world.new_id(), now=now)
-    if given is None and await office.database.read(store.tenants.has_keys):
-        return None
-    return await issue(office, tenant_id, name="owner", scopes=("owner", "installation"), text=given)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bootstrap:
+    """What a start has made, and may show this once."""
+
+    key: Issued | None
+    """None if somebody has one."""
+    signing_secret: str | None
+    """Of the default project; None if it has had one before."""
+
+
+async def bootstrap(office: Office, given: str | None) -> Bootstrap:
+    """Make the tenant `default`, its project with a signing secret, and an owner key if there is no key at all."""
+    now, new_id = office.world.clock.now(), office.world.new_id
+    tenant_id = await office.database.write(store.tenants.ensure, DEFAULT, tenant_id=new_id(), now=now)
+    project_id = await office.database.write(store.tenants.ensure_project, tenant_id, DEFAULT, project_id=new_id(), now=now)
+    made = await secrets.first(office, tenant_id, project_id, "the first start")
+    key = None
+    if given is not None or not await office.database.read(store.tenants.has_keys):
+        key = await issue(office, tenant_id, name="owner", scopes=("owner", "installation"), text=given)
+    return Bootstrap(key=key, signing_secret=None if made is None else made.text)
 
 
 async def issue(office: Office, tenant_id: UUID, *, name: str, scopes: tuple[str, ...], text: str | None = None) -> Issued:

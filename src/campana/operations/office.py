@@ -9,6 +9,7 @@ from uuid import UUID
 
 from campana.channels.netguard import Rules
 from campana.domain import retries
+from campana.sealing import Sealer
 from campana.store.database import Database
 from campana.telemetry import Telemetry
 from campana.world import World
@@ -37,6 +38,7 @@ class Office:
     retry: retries.Policy
     """The policy of a delivery that says nothing itself."""
     secret: bytes
+    sealer: Sealer
     ring: Callable[[datetime], None]
     """Tell the engine that something is due at this instant, after it is durable."""
     most_live: int = 20_000_000
