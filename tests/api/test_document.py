@@ -182,6 +182,7 @@ ACTS: list[tuple[str, Any]] = [
 
 SECRETS = "/v1/projects/{project}/webhook-secrets"
 ROTATE = f"{SECRETS}/rotate"
+ROTATIONS: list[Any] = [{}, {"overlap": "31d"}, []]
 
 
 async def test_what_routes_answer_is_what_is_described(here: Site, client: httpx2.AsyncClient, document: Document) -> None:
@@ -231,7 +232,7 @@ async def test_what_routes_answer_is_what_is_described(here: Site, client: httpx
         (client, "get", "/v1/projects", "?a=1", {}),
         (client, "get", "/v1/projects/{project}", "/v1/projects/default", {}),
         (insider, "get", "/v1/projects/{project}", "/v1/projects/default", {}),
-        *((client, "post", ROTATE, ROTATE.format(project="default"), {"json": said}) for said in ({}, {"overlap": "31d"}, [])),
+        *((client, "post", ROTATE, ROTATE.format(project="default"), {"json": said}) for said in ROTATIONS),
         *((client, "post", ROTATE, ROTATE.format(project="default"), {"json": {}}) for _ in range(5)),
         (insider, "post", ROTATE, ROTATE.format(project="default"), {"json": {}}),
         (client, "get", SECRETS, SECRETS.format(project="default"), {}),

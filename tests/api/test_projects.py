@@ -105,7 +105,7 @@ async def test_anothers_project_and_its_secrets_are_as_little_there_as_what_neve
     assert [one["name"] for one in (await insider.get("/v1/projects")).json()["items"]] == ["side"]
     for client, hidden in ((stranger, (str(side), "side")), (insider, (str(elsewhere), "elsewhere", "default"))):
         for path, method in (("/v1/projects/{}", "GET"), (SECRETS, "GET"), (ROTATE, "POST")):
-            body = {} if method == "POST" else None
+            body: dict[str, str] | None = {} if method == "POST" else None
             answers = [
                 await client.request(method, path.format(said), json=body)
                 for said in (*hidden, str(uuid4()), "nowhere", "no project")

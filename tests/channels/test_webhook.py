@@ -195,10 +195,15 @@ async def test_a_receiver_with_either_secret_accepts_what_is_sent_during_a_rotat
 
 async def test_the_reference_library_accepts_what_is_sent_on_each_attempt_and_its_stamp_is_that_of_the_attempt() -> None:
     secret, began = b"s" * 32, datetime.now(UTC).replace(microsecond=0)
+    at = began
+
+    def now() -> datetime:
+        return at
+
     async with serving(answering(OK)) as server, client() as sender:
+        channel = webhook.Webhook(sender, LOOPBACK, knowing([secret]), now=now)
         for number in (1, 2, 3):
             at = began + timedelta(seconds=number)
-            channel = webhook.Webhook(sender, LOOPBACK, knowing([secret]), now=lambda at=at: at)
             url = f"http://127.0.0.1:{server.port}/hook"
             assert isinstance(await channel.send(parcel({"url": url}, number=number), yes), Delivered)
     seen = [parts(raw) for raw in server.requests]
