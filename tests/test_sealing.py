@@ -13,6 +13,8 @@ OLD, NEW = b"o" * 32, b"n" * 32
 SECRET = b"the secret itself, 32 bytes long"
 TENANT, PROJECT = UUID(int=1), UUID(int=2)
 PLACE = sealing.of_project(TENANT, PROJECT)
+KEPT_ID = "ad045e2743cd4a85"
+KEPT = "6f451bf86e223256dd1c7ada8f23d81492f0d368104516d01b675afeb8b0e0c5031e53bff20e7ee5e91691aacc333bbed1c46f5b0e95c037ba1a7d59"
 
 
 def sealer(*materials: bytes) -> Sealer:
@@ -76,3 +78,10 @@ def test_a_key_that_is_named_as_another_opens_nothing() -> None:
 def test_no_text_of_a_sealer_shows_a_key() -> None:
     said = repr(sealer(NEW)) + str(vars(sealer(NEW)))
     assert "nnn" not in said
+
+
+def test_what_was_sealed_by_an_earlier_version_still_opens() -> None:
+    """A change of the format, or of a word in a derivation, would lose every secret that is kept."""
+    kept = Sealed(key_id=KEPT_ID, data=bytes.fromhex(KEPT))
+    assert sealer(NEW).newest == KEPT_ID
+    assert sealer(NEW).open(kept, PLACE) == SECRET
