@@ -181,6 +181,13 @@ async def test_two_seconds_after_a_rotation_every_request_is_signed_by_it_and_th
             assert signed_by == ([0, 1] if at < rotated + overlap else [0]), at - rotated
 
 
+async def test_no_text_of_the_keyring_shows_a_secret(bench: Bench) -> None:
+    ring, secret = keyring(bench), await rotate(bench)
+    ring.take(await bench.database.read(store.secrets.in_force, now=bench.now), 1)
+    assert await ring.keys(TENANT, PROJECT) == [secret]
+    assert repr(secret)[2:-1] not in repr(ring) + repr(ring._open)
+
+
 async def test_an_end_needs_no_tick(bench: Bench) -> None:
     old, wire = await rotate(bench), Wire(bench)
     new, run = await rotate(bench, overlap=SECOND / 2), engine(bench, wire)

@@ -7,9 +7,10 @@ Where a secret that is in force can't be opened, nothing of its project leaves: 
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from campana import sealing, store
@@ -26,10 +27,11 @@ WHO = "an engine"
 ADVICE = "give ENCRYPTION_KEYS the key that sealed it too, or rotate the project's secret with an overlap of 0s"
 
 
-class Key(NamedTuple):
-    """A secret that is open."""
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A secret that is open; no text of it shows it."""
 
-    secret: bytes
+    secret: bytes = field(repr=False)
     expires_at: datetime | None
 
 

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
@@ -34,7 +34,7 @@ class Bootstrap:
 
     key: Issued | None
     """None if somebody has one."""
-    signing_secret: str | None
+    signing_secret: str | None = field(repr=False)
     """Of the default project; None if it has had one before."""
 
 

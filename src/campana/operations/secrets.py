@@ -1,7 +1,7 @@
 """Signing secrets: made, shown once, kept sealed, and replaced while the older ones live on for a while."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -51,7 +51,7 @@ class Made:
     """A new secret: its row, and its text, which exists only here."""
 
     row: Any
-    text: str
+    text: str = field(repr=False)
     older_until: datetime | None = None
 
 
