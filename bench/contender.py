@@ -47,6 +47,8 @@ class Contender(Protocol):
     """One way to do the work."""
 
     processes: int
+    signs: bool
+    """Whether each of its requests must bear a signature, or the run does not count."""
 
     @property
     def name(self) -> str:

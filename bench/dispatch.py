@@ -84,6 +84,8 @@ def _wall(site: Ground, contender: Contender, count: int, on_record: int) -> tup
         last = site.receiver.wait(count, seconds=SECONDS, alive=lambda: alive(pids))["last"]
         used = usage.take()
         stats = site.receiver.settled(count)
+        if contender.signs and stats["signed"] != count:
+            raise BenchError(f"expected {count} signed requests, got {stats['signed']}")
         _await_record(contender, on_record)
     return last - began, used, stats
 
@@ -138,6 +140,8 @@ def _row(contender: Contender, count: int, runs: Sequence[Run], failed: int) -> 
     # one start says little on a busy machine
     boot = median(run.boot for run in runs)
     notes = [f"n = {count:,}", f"CPU ms each: {workers:.3f} workers, {database:.3f} database"]
+    if contender.signs:
+        notes.append("signed")
     if runs[0].transactions is not None:
         notes.append(f"{median(run.transactions or 0 for run in runs):.3f} transactions each")
     if failed:

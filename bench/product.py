@@ -113,6 +113,8 @@ class Campana:
     kind: str
     processes: int = 1
     url: str = ""
+    signs: bool = True
+    """The project has a signing secret from its first start on, without anybody's doing."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Finding the programs of the database servers, or installing them."""
+"""Finding the programs of the database servers, and Node.js, or installing them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+NODE = "node"
 KINDS = ("sqlite", "postgresql", "mariadb", "mysql", "pgbouncer")
 
 
@@ -27,10 +28,12 @@ def provide(kind: str) -> None:
     if _installed(kind):
         return
     script = "get_mysql.sh" if kind == "mysql" else "install_servers.sh"
-    print(f"no {kind} server is installed; running scripts/{script}", file=sys.stderr)  # noqa: T201 - takes a minute
+    print(f"{kind} is not installed; running scripts/{script}", file=sys.stderr)  # noqa: T201 - takes a minute
     done = subprocess.run(["bash", str(ROOT / "scripts" / script), kind], check=False, stdin=subprocess.DEVNULL)
     if done.returncode or not _installed(kind):
         message = f"expected a {kind} server, got none: install one, or give its URL in {variable(kind)}"
+        if kind == NODE:
+            message = "expected node on the PATH, for the examples in JavaScript, got none: install Node.js 18 or later"
         raise UnavailableError(message)
 
 
@@ -57,6 +60,8 @@ def _installed(kind: str) -> bool:
             program("mariadbd", "mysqld")
         elif kind == "mysql":
             mysql_binary()
+        elif kind == NODE:
+            program("node", "nodejs")
     except UnavailableError:
         return False
     return True

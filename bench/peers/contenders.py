@@ -29,6 +29,7 @@ class Peer:
     kind: str = "postgresql"
     url: str = ""
     put_in: int = 0
+    signs: bool = False
 
     def prepare(self) -> None:
         """An empty database of the peer's schema is there."""

@@ -39,6 +39,11 @@ class Settings(BaseModel):
     secret_key: SecretStr | None = Field(
         None, description="Secret of idempotency keys and cursors; required on a server database"
     )
+    encryption_keys: SecretStr | None = Field(
+        None,
+        description="Keys that seal signing secrets at rest, the newest first, with commas between; "
+        "unset, one is derived from the secret key, which opens what it sealed in any case",
+    )
     scheduler_tick_interval: float = Field(1.0, gt=0, le=3600, description="Seconds between heartbeats; above 1 is used as 1")
     scheduler_poll_interval_seconds: float | None = Field(None, gt=0, le=3600, description="Older name of the tick interval")
     scheduler_batch_size: int = Field(100, ge=1, le=1_000, description="Deliveries taken by one claim")
@@ -71,6 +76,15 @@ class Settings(BaseModel):
             message = f"expected at least {SHORTEST_SECRET} characters, got {len(secret.get_secret_value())}"
             raise ValueError(message)
         return secret
+
+    @field_validator("encryption_keys")
+    @classmethod
+    def _keys(cls, keys: SecretStr | None) -> SecretStr | None:
+        lengths = [] if keys is None else [len(part.strip()) for part in keys.get_secret_value().split(",")]
+        if keys is not None and min(lengths) < SHORTEST_SECRET:
+            message = f"expected keys of at least {SHORTEST_SECRET} characters with commas between, got one of {min(lengths)}"
+            raise ValueError(message)
+        return keys
 
     @field_validator("bootstrap_key")
     @classmethod
@@ -193,15 +207,12 @@ def _sentence(error: Mapping[str, Any]) -> str:
     return said.removeprefix("Value error, ").replace("Input should be", "expected", 1)
 
 
-_SECRET = {"secret_key", "bootstrap_key", "database_url", "database_direct_url"}
+_SECRET = {"secret_key", "encryption_keys", "bootstrap_key", "database_url", "database_direct_url"}
 
 
 def _shown(error: Mapping[str, object]) -> str:
     location = error["loc"]
-    secret = isinstance(location, tuple) and {"secret_key", "bootstrap_key", "database_url", "database_direct_url"} & set(
-        location
-    )
-    return "(not shown)" if secret else repr(error["input"])[:80]
+    return "(not shown)" if isinstance(location, tuple) and _SECRET & set(location) else repr(error["input"])[:80]
 
 
 def _is_loopback(host: str) -> bool:

@@ -19,10 +19,12 @@ from campana.channels.webhook import Webhook
 from campana.domain import retries, switches
 from campana.engine.engine import Engine
 from campana.engine.options import Options
+from campana.engine.secrets import Keyring
 from campana.engine.wakeup import Wakeup
 from campana.errors import SettingsError
 from campana.operations.intake import Intake
 from campana.operations.office import Office
+from campana.sealing import Sealer
 from campana.settings import SHORTEST_SECRET, Settings
 from campana.store import servers
 from campana.store.database import Database, Runner
@@ -68,6 +70,13 @@ def secret_of(settings: Settings, world: World) -> bytes:
     if len(secret) < SHORTEST_SECRET:
         raise SettingsError(f"{path} should hold {SHORTEST_SECRET} characters or more, it holds {len(secret)}: restore it")
     return secret
+
+
+def sealer_of(settings: Settings, world: World, secret: bytes) -> Sealer:
+    """Return what seals secrets at rest: under the newest key that is given, else under one made of the installation's secret."""
+    given = "" if settings.encryption_keys is None else settings.encryption_keys.get_secret_value()
+    keys = [part.strip().encode() for part in given.split(",") if part.strip()]
+    return Sealer(world.chance, [*keys, secret])
 
 
 def _keep(path: Path, secret: str) -> None:
@@ -128,6 +137,7 @@ async def open_house(
         telemetry = Telemetry(steady=world.clock.steady)
         told.configure(level=settings.log_level, form=settings.log_format)
         secret = secret_of(settings, world)
+        sealer = sealer_of(settings, world, secret)
         if with_engine and settings.is_file:
             stack.callback(FileLock.take(settings.url).give_back)
         database = Database(runner_of(settings, Role.API), world, telemetry)
@@ -138,7 +148,7 @@ async def open_house(
         notices = None if heard_at is None else Notices(heard_at, world, telemetry)
         engine = None
         if with_engine:
-            engine = await _engine(stack, settings, world, telemetry, database, rules, wakeup, secret, handlers or {})
+            engine = await _engine(stack, settings, world, telemetry, database, rules, wakeup, secret, sealer, handlers or {})
 
         def ring(at: datetime) -> None:
             if engine is not None:
@@ -148,7 +158,8 @@ async def open_house(
 
         office = Office(
             world=world, database=database, telemetry=telemetry, rules=rules, retry=retry_of(settings),
-            secret=secret, intake=Intake(database, world.clock), ring=ring, most_live=settings.max_live_per_tenant,
+            secret=secret, sealer=sealer, intake=Intake(database, world.clock), ring=ring,
+            most_live=settings.max_live_per_tenant,
         )  # fmt: skip
         if notices is not None:
             talks = [notices.listen(lambda: wakeup.ring(world.clock.now()))] if engine is not None else [notices.speak()]
@@ -166,6 +177,7 @@ async def _engine(  # noqa: PLR0917 - wiring names every part once
     rules: netguard.Rules,
     wakeup: Wakeup,
     secret: bytes,
+    sealer: Sealer,
     handlers: Mapping[str, Handler],
 ) -> Engine:
     pulse = database
@@ -177,8 +189,9 @@ async def _engine(  # noqa: PLR0917 - wiring names every part once
         stack.push_async_callback(database.close)
         stack.push_async_callback(pulse.close)
     client = http.Client(rules, per_host=settings.max_in_flight_per_host)
+    keyring = Keyring(world=world, database=database, sealer=sealer, telemetry=telemetry)
     channels: dict[str, Channel] = {
-        "webhook": Webhook(client, rules, user_agent=f"Campana/{VERSION}", now=world.clock.now),
+        "webhook": Webhook(client, rules, keyring.keys, user_agent=f"Campana/{VERSION}", now=world.clock.now),
         "log": Log(telemetry),
         "python": Python(handlers),
     }
@@ -188,7 +201,7 @@ async def _engine(  # noqa: PLR0917 - wiring names every part once
     queues = {"webhook": room, "log": room, **{f"python:{name}": room for name in handlers}}
     return Engine(
         world=world, database=database, pulse=pulse, channels=channels, queues=queues, secret=secret,
-        telemetry=telemetry, options=options_of(settings), wakeup=wakeup, owns_file=settings.is_file,
+        telemetry=telemetry, options=options_of(settings), wakeup=wakeup, keyring=keyring, owns_file=settings.is_file,
     )  # fmt: skip
 
 

@@ -159,6 +159,7 @@ async def test_the_examples_work_as_they_stand(here: Site, client: httpx2.AsyncC
             example = content["example"]
             body = example.encode() if isinstance(example, str) else json.dumps(example).encode()
             its_path = path.replace("{delivery_id}", await fit(here, client, path)).replace("{scope}", "tenant")
+            its_path = its_path.replace("{project}", "default")
             answer = await client.request(method, its_path, content=body, headers={"content-type": form})
             assert answer.status_code in (200, 201, 202), answer.text
             results = (
@@ -166,7 +167,7 @@ async def test_the_examples_work_as_they_stand(here: Site, client: httpx2.AsyncC
             )
             assert {result.get("status", 200) for result in results} <= {200, 201}
             tried += 1
-    assert tried == 10
+    assert tried == 11
 
 
 ACTS: list[tuple[str, Any]] = [
@@ -177,6 +178,11 @@ ACTS: list[tuple[str, Any]] = [
     ("/v1/deliveries/{delivery_id}/reschedule", {"at": "2199-01-01T00:00:00Z"}),
     ("/v1/deliveries/{delivery_id}/reschedule", {"at": "yesterday"}),
 ]
+
+
+SECRETS = "/v1/projects/{project}/webhook-secrets"
+ROTATE = f"{SECRETS}/rotate"
+ROTATIONS: list[Any] = [{}, {"overlap": "31d"}, []]
 
 
 async def test_what_routes_answer_is_what_is_described(here: Site, client: httpx2.AsyncClient, document: Document) -> None:
@@ -224,6 +230,15 @@ async def test_what_routes_answer_is_what_is_described(here: Site, client: httpx
         (client, "post", "/v1/schedules/preview", "", {"json": {"trigger": {"cron": "0 9 * *"}}}),
         (operator, "post", "/v1/engine/release", "", {}),
         (client, "post", "/v1/engine/release", "", {}),
+        (client, "get", "/v1/projects", "", {}),
+        (client, "get", "/v1/projects", "?a=1", {}),
+        (client, "get", "/v1/projects/{project}", "/v1/projects/default", {}),
+        (insider, "get", "/v1/projects/{project}", "/v1/projects/default", {}),
+        *((client, "post", ROTATE, ROTATE.format(project="default"), {"json": said}) for said in ROTATIONS),
+        *((client, "post", ROTATE, ROTATE.format(project="default"), {"json": {}}) for _ in range(5)),
+        (insider, "post", ROTATE, ROTATE.format(project="default"), {"json": {}}),
+        (client, "get", SECRETS, SECRETS.format(project="default"), {}),
+        (client, "get", SECRETS, SECRETS.format(project="nowhere"), {}),
         (client, "get", "/health", "", {}),
         (await here.bare(), "get", "/v1/deliveries", "", {}),
         (await here.client(scopes="read"), "post", "/v1/deliveries", "", {"json": wanted()}),

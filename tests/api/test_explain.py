@@ -247,6 +247,15 @@ async def test_what_lost_workers_put_off_says_so(case: Case) -> None:
     assert "workers were lost" in said["text"]
 
 
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.PENDING_RETRY])
+async def test_what_waits_for_a_signing_secret_says_so_and_what_to_look_at(case: Case, state: State) -> None:
+    await case.engine("log")
+    await case.put(state=int(state), attempt_count=1, wake_at=case.now + HOUR, reason="signing_secret_unreadable")
+    said = await case.told()
+    assert [one["kind"] for one in said["holds"]] == ["deferred"]
+    assert "its project's signing secret could not be opened, as the log and `campana doctor` say" in said["text"]
+
+
 async def test_what_expires_first_is_skipped_and_not_sent(case: Case) -> None:
     await case.engine("log")
     await case.put(expires_at=case.now - SECOND)

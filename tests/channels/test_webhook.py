@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -16,14 +16,14 @@ from campana.channels.base import Parcel
 from campana.domain.outcomes import Ambiguous, Delivered, Failed, Outcome, TimedOut, Withheld
 from tests.channels.hostile import LOOPBACK, OK, SOON, Server, Talk, answering, client, once, serving, silent, yes
 
-PROJECT = UUID(int=3)
+TENANT, PROJECT = UUID(int=2), UUID(int=3)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def parcel(target: Mapping[str, Any], *, payload: bytes | None = b'{"a":1}', timeout: float = 5.0, **more: Any) -> Parcel:
     fields: dict[str, Any] = {
         "delivery_id": UUID(int=1),
-        "tenant_id": UUID(int=2),
+        "tenant_id": TENANT,
         "project_id": PROJECT,
         "delivery_key": "msg_0001",
         "idempotency_key": "d-1-abcdef12",
@@ -33,10 +33,21 @@ def parcel(target: Mapping[str, Any], *, payload: bytes | None = b'{"a":1}', tim
     return Parcel(**{**fields, **more}, target=target, payload=payload, timeout=timeout)
 
 
+def knowing(*answers: Sequence[bytes] | Withheld) -> webhook.Secrets:
+    """Gives these one after another to who asks for our project, and the last one again and again; to others none."""
+    left = list(answers)
+
+    async def secrets(tenant_id: UUID, project_id: UUID) -> Sequence[bytes] | Withheld:
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        return answer if (tenant_id, project_id) == (TENANT, PROJECT) else []
+
+    return secrets
+
+
 async def send(server: Server, *, secrets: list[bytes] | None = None, permit: Any = yes, **more: Any) -> Any:
     target = {"url": f"http://127.0.0.1:{server.port}/hook", **more.pop("target", {})}
     async with client() as sender:
-        keys = None if secrets is None else lambda project: secrets if project == PROJECT else []
+        keys = None if secrets is None else knowing(secrets)
         channel = webhook.Webhook(sender, LOOPBACK, keys, "Campana/0.1.0", now=lambda: NOW)
         return await channel.send(parcel(target, **more), permit)
 
@@ -182,9 +193,58 @@ async def test_a_receiver_with_either_secret_accepts_what_is_sent_during_a_rotat
         assert receiver.verify(body, headers) == {"é": 1}
 
 
-async def test_without_secrets_nothing_pretends_to_be_signed() -> None:
+async def test_the_reference_library_accepts_what_is_sent_on_each_attempt_and_its_stamp_is_that_of_the_attempt() -> None:
+    secret, began = b"s" * 32, datetime.now(UTC).replace(microsecond=0)
+    at = began
+
+    def now() -> datetime:
+        return at
+
+    async with serving(answering(OK)) as server, client() as sender:
+        channel = webhook.Webhook(sender, LOOPBACK, knowing([secret]), now=now)
+        for number in (1, 2, 3):
+            at = began + timedelta(seconds=number)
+            url = f"http://127.0.0.1:{server.port}/hook"
+            assert isinstance(await channel.send(parcel({"url": url}, number=number), yes), Delivered)
+    seen = [parts(raw) for raw in server.requests]
+    receiver = Receiver(base64.b64encode(secret).decode())
+    assert [receiver.verify(body, headers) for _, headers, body in seen] == [{"a": 1}] * 3
+    assert {body for _, _, body in seen} == {b'{"a":1}'}
+    assert {headers["webhook-id"] for _, headers, _ in seen} == {"msg_0001"}
+    stamps = [int(headers["webhook-timestamp"]) for _, headers, _ in seen]
+    assert stamps == [int(began.timestamp()) + number for number in (1, 2, 3)]
+    assert len({headers["webhook-signature"] for _, headers, _ in seen}) == 3
+
+
+async def test_where_there_is_no_secret_nothing_leaves_unsigned() -> None:
     async with serving(answering(OK)) as server:
-        await send(server, secrets=[])
+        assert await send(server, secrets=[]) == Withheld(reason="signing_secret_unavailable")
+        assert server.connections == 0
+
+
+async def test_what_says_why_nothing_may_leave_is_heard() -> None:
+    async with serving(answering(OK)) as server, client() as sender:
+        unreadable = Withheld(reason="signing_secret_unreadable")
+        channel = webhook.Webhook(sender, LOOPBACK, knowing(unreadable), now=lambda: NOW)
+        url = f"http://127.0.0.1:{server.port}/hook"
+        assert await channel.send(parcel({"url": url}), yes) == unreadable
+        assert server.connections == 0
+
+
+@pytest.mark.parametrize("then", [[b"n" * 32], [b"n" * 32, b"o" * 32], [], Withheld(reason="signing_secret_unreadable")])
+async def test_what_was_signed_with_secrets_that_changed_while_it_connected_does_not_leave(
+    then: Sequence[bytes] | Withheld,
+) -> None:
+    async with serving(answering(OK)) as server, client() as sender:
+        channel = webhook.Webhook(sender, LOOPBACK, knowing([b"o" * 32], then), now=lambda: NOW)
+        url = f"http://127.0.0.1:{server.port}/hook"
+        assert await channel.send(parcel({"url": url}), yes) == Withheld()
+        assert server.requests == []
+
+
+async def test_a_channel_by_itself_has_no_secrets_and_pretends_none() -> None:
+    async with serving(answering(OK)) as server:
+        await send(server)
     assert "webhook-signature" not in parts(server.requests[0])[1]
 
 

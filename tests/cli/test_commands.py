@@ -178,6 +178,7 @@ def test_doctor_shows_settings_and_no_secret(tmp_path: Path) -> None:
         CAMPANA_DATABASE_URL="postgresql://campana:hunt@er2/@db.example.com/x",
         CAMPANA_SECRET_KEY="s" * 40,
         CAMPANA_BOOTSTRAP_KEY="cmp_" + "b" * 40,
+        CAMPANA_ENCRYPTION_KEYS="k" * 40,
         LOG_LEVEL="debug",
     )
 
@@ -187,6 +188,7 @@ def test_doctor_shows_settings_and_no_secret(tmp_path: Path) -> None:
     assert (shown["SECRET_KEY"], shown["BOOTSTRAP_KEY"], shown["LOG_LEVEL"], shown["DATA"]) == ("***", "***", "DEBUG", "d")
     assert "er2" not in done.stdout
     assert "sss" not in done.stdout
+    assert shown["ENCRYPTION_KEYS"] == "***"
 
 
 def test_an_error_of_ours_inside_a_command_is_one_line(

@@ -18,6 +18,7 @@ DEFAULTS: dict[str, Any] = {
     "port": 8000,
     "bootstrap_key": None,
     "secret_key": None,
+    "encryption_keys": None,
     "database_direct_url": None,
     "scheduler_tick_interval": 1.0,
     "scheduler_poll_interval_seconds": None,
@@ -46,6 +47,7 @@ OTHER: dict[str, str] = {
     "port": "9000",
     "bootstrap_key": "cmp_" + "b" * 40,
     "secret_key": "s" * 40,
+    "encryption_keys": "e" * 40 + ", " + "f" * 32,
     "scheduler_tick_interval": "0.5",
     "scheduler_poll_interval_seconds": "0.25",
     "scheduler_batch_size": "7",
@@ -78,6 +80,7 @@ WRONG: dict[str, list[str]] = {
     "port": ["-1", "65536", "x", "1.5", ""],
     "bootstrap_key": ["cmp_short", "x" * 50, "cmp_" + "a" * 201, "cmp_" + "a b" * 20, "cmp_" + "é" * 40],
     "secret_key": ["", "x" * 31],
+    "encryption_keys": ["", "x" * 31, "x" * 40 + ",", "x" * 40 + ", short"],
     "scheduler_tick_interval": ["0", "-1", "3601", "nan", "inf", "1s"],
     "scheduler_batch_size": ["0", "1001", "many"],
     "max_in_flight": ["0", "10001"],
@@ -152,7 +155,7 @@ def test_a_bad_value_stops_the_start_and_is_named(tmp_path: Path, name: str, val
 
     assert "\n" not in str(caught.value)
     assert "hunter2" not in str(caught.value)
-    if name in {"bootstrap_key", "secret_key"}:
+    if name in {"bootstrap_key", "encryption_keys", "secret_key"}:
         assert str(caught.value).endswith("got (not shown)")
 
 
@@ -185,10 +188,11 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, content: bytes) ->
 
 
 def test_secrets_are_in_no_text_of_the_settings(tmp_path: Path) -> None:
-    settings = load(tmp_path, {"SECRET_KEY": "s" * 40, "CAMPANA_BOOTSTRAP_KEY": "cmp_" + "b" * 40})
+    settings = load(tmp_path, {"SECRET_KEY": "s" * 40, "ENCRYPTION_KEYS": "e" * 40, "CAMPANA_BOOTSTRAP_KEY": "cmp_" + "b" * 40})
 
     assert "s" * 40 not in repr(settings) + str(settings) + settings.model_dump_json()
     assert "b" * 40 not in repr(settings) + str(settings)
+    assert "e" * 40 not in repr(settings) + str(settings) + settings.model_dump_json()
 
 
 @pytest.mark.parametrize("length", [32, 200])

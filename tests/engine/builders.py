@@ -24,6 +24,7 @@ from campana.domain.deliveries import Policies, State
 from campana.domain.tickets import NewDelivery
 from campana.engine.engine import Engine
 from campana.engine.options import Options
+from campana.engine.secrets import Keyring
 from campana.store import migrate, schema
 from campana.store.database import Database, Runner, Unit, Urgency
 from campana.store.engines import Pulse
@@ -153,6 +154,7 @@ class Bench:
         telemetry: Telemetry | None = None,
         runner: Runner | None = None,
         pulse: Runner | None = None,
+        keyring: Keyring | None = None,
     ) -> Engine:
         """An engine that has done nothing yet."""
         self._made += 1
@@ -163,6 +165,7 @@ class Bench:
             world=world, database=database, pulse=Database(pulse, world, told) if pulse else database, channels=serves,
             secret=b"secret", telemetry=told,
             queues=queues or dict.fromkeys(serves, options.in_flight), options=options, owns_file=owns_file,
+            keyring=keyring,
         )  # fmt: skip
 
     async def add(self, number: int = 1, *, after: timedelta = timedelta(0), **said: Any) -> UUID:

@@ -34,6 +34,8 @@ FAULTS = [
     ("domain is pure", "domain", "from campana import world"),
     ("only store speaks SQL", "wiring", "import sqlalchemy"),
     ("only store speaks SQL", "cli", "from alembic import command"),
+    ("only sealing speaks cryptography", "operations", "from cryptography.hazmat.primitives.ciphers.aead import AESGCM"),
+    ("only sealing speaks cryptography", "store", "import cryptography"),
     ("only web speaks HTTP frameworks", "operations", "from fastapi import HTTPException"),
     ("channels know neither store nor engine", "channels", "from campana import store"),
     ("channels do not know their siblings", "channels.webhook", "from campana.channels import log"),

@@ -25,7 +25,7 @@ async def office(tmp_path: Path) -> AsyncIterator[tuple[Office, Actor, list[date
     settings = Settings.load({}, folder=tmp_path, data=tmp_path, secret_key="long enough for the tests " * 2, log_level="ERROR")
     await migrate.upgrade(settings.url)
     async with wiring.open_house(settings, with_engine=False) as house:
-        issued, heard = await keys.bootstrap(house.office, None), list[datetime]()
+        issued, heard = (await keys.bootstrap(house.office, None)).key, list[datetime]()
         assert issued is not None
         yield replace(house.office, ring=heard.append), await keys.authenticate(house.office, issued.text), heard
 

@@ -3,7 +3,7 @@
 import base64
 import hmac
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -25,6 +25,8 @@ _INTEREST = frozenset(
 _LONGEST_HEADER = 1_024
 _LONGEST_BODY = 65_536
 _SECONDS = re.compile(r"[0-9]{1,9}")
+Secrets = Callable[[UUID, UUID], Awaitable[Sequence[bytes] | Withheld]]
+"""Gives what the requests of a tenant's project are signed with now, the newest first, or says why nothing may leave."""
 
 
 class Webhook:
@@ -37,12 +39,12 @@ class Webhook:
         self,
         client: Client,
         rules: netguard.Rules,
-        secrets: Callable[[UUID], Sequence[bytes]] | None = None,
+        secrets: Secrets | None = None,
         user_agent: str = "Campana",
         *,
         now: Callable[[], datetime],
     ) -> None:
-        """Keep the client, which is closed with the channel; `secrets` gives a project's keys, newest first."""
+        """Keep the client, which is closed with the channel; with `secrets` nothing leaves without a signature."""
         self._client = client
         self._rules = rules
         self._secrets = secrets
@@ -58,8 +60,16 @@ class Webhook:
             url = with_query(self._read(str(target.get("url"))), target.get("query") or {})
         except ValueError as error:
             return ambiguity.outcome_of(ambiguity.Trouble.REFUSED_ADDRESS, str(error))
+        keys = await self._keys(parcel)
+        if isinstance(keys, Withheld):
+            return keys
+
+        async def may_leave() -> bool:
+            # While it connected, a secret may have ended or been rotated away: then it is built and signed anew.
+            return await self._keys(parcel) == keys and await permit()
+
         try:
-            answer = await self._client.send(self._request(parcel, url), permit, timeout=_timeout(parcel))
+            answer = await self._client.send(self._request(parcel, url, keys), may_leave, timeout=_timeout(parcel))
         except UnsendableError as error:
             return Failed(error=f"the target can't be used: {error}", permanent=True)
         match answer:
@@ -76,6 +86,11 @@ class Webhook:
         """Close the client's connections."""
         await self._client.close()
 
+    async def _keys(self, parcel: Parcel) -> Sequence[bytes] | Withheld:
+        if self._secrets is None:
+            return ()
+        return await self._secrets(parcel.tenant_id, parcel.project_id) or Withheld(reason="signing_secret_unavailable")
+
     def _read_url(self, text: str) -> netguard.Url:
         url = netguard.parse(text)
         refused = netguard.url_refusal(url, self._rules)
@@ -83,13 +98,12 @@ class Webhook:
             raise ValueError(refused)
         return url
 
-    def _request(self, parcel: Parcel, url: netguard.Url) -> Request:
+    def _request(self, parcel: Parcel, url: netguard.Url, keys: Sequence[bytes]) -> Request:
         target = parcel.target
         method = target.get("method") or "POST"
         body, media = _body(parcel, method)
         stamp = int(self._now().timestamp())
         headers = [("webhook-id", parcel.delivery_key), ("webhook-timestamp", str(stamp))]
-        keys = self._secrets(parcel.project_id) if self._secrets is not None else ()
         if keys:
             headers.append(("webhook-signature", sign(parcel.delivery_key, stamp, body or b"", keys)))
         headers += [

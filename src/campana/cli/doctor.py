@@ -3,6 +3,7 @@
 import asyncio
 import re
 import zoneinfo
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from campana.cli import database, options
 from campana.domain import zones
 from campana.domain.switches import SAFE_HOLD
 from campana.errors import CampanaError
+from campana.operations import secrets
 from campana.settings import Settings
 from campana.store import engines, migrate, switches
 
@@ -58,10 +60,21 @@ async def _examine(settings: Settings) -> list[tuple[bool, str]]:
             advice = "" if away < _FAR else "; Campana follows the database, set this host's clock"
             findings.append((away < _FAR, f"clock: {away:.3f} s from the database's{advice}"))
             findings.append((told.is_read_committed, f"isolation: {told.isolation}"))
+            findings.append(_signing(await secrets.unreadable(house.office)))
             findings += _stops(settings, await house.office.database.read(switches.off))
     except CampanaError as error:
         findings.append((False, str(error)))
     return findings
+
+
+def _signing(unreadable: Sequence[Any]) -> tuple[bool, str]:
+    if not unreadable:
+        return True, "signing secrets: all can be opened"
+    which = ", ".join(sorted({str(row.project_id) for row in unreadable})[:_MOST])
+    return False, (
+        f"signing secrets: {len(unreadable)} can't be opened, and no webhook leaves of the projects {which}; "
+        "add the key that sealed them to ENCRYPTION_KEYS, or `campana project rotate-secret NAME --overlap 0s`"
+    )
 
 
 def _stops(settings: Settings, off: frozenset[str]) -> list[tuple[bool, str]]:

@@ -34,6 +34,8 @@ ENTRIES = {
     "switch": Entry(module="switch", summary="Stop what stands under a scope, or let it go on."),
     "release": Entry(module="switch", summary="Lift the safe hold over calls and messages."),
     "key": Entry(module="key", summary="Make API keys."),
+    "project": Entry(module="project", summary="Show projects, and rotate what their webhooks are signed with."),
+    "reseal": Entry(module="project", summary="Seal kept secrets under the newest of the encryption keys."),
     "sweep": Entry(module="sweep", summary="Show and run what is done from time to time."),
 }
 

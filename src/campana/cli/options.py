@@ -21,10 +21,14 @@ def data(command: Decorated) -> Decorated:
     return click.option("--data", type=click.Path(path_type=Path), help="Folder for the SQLite file and its secrets")(command)
 
 
+def tenant(command: Decorated) -> Decorated:
+    """Add `--tenant`, and with it `--data` and `--database`."""
+    return click.option("--tenant", metavar="NAME", help="In this tenant; `default`, if left out")(data(command))
+
+
 def place(command: Decorated) -> Decorated:
-    """Add `--tenant` and `--project`, and with them `--data` and `--database`: where what is done is done."""
-    command = click.option("--project", metavar="NAME", help="Only in this project")(data(command))
-    return click.option("--tenant", metavar="NAME", help="In this tenant; `default`, if left out")(command)
+    """Add `--tenant` and `--project`: where what is done is done."""
+    return click.option("--project", metavar="NAME", help="Only in this project")(tenant(command))
 
 
 def filters(command: Decorated) -> Decorated:

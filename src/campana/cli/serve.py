@@ -17,7 +17,7 @@ from campana import wiring
 from campana.cli import database, options
 from campana.errors import SettingsError
 from campana.operations import keys
-from campana.operations.keys import Issued
+from campana.operations.keys import Bootstrap
 from campana.settings import Settings
 from campana.web import app as web
 
@@ -96,18 +96,27 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def _greet(listener: socket.socket, settings: Settings, issued: Issued | None) -> None:
+def _show(settings: Settings, made: Bootstrap, *, key: str) -> None:
+    """Show what was made, this once; who gives the key works without eyes, and rotates to get a secret."""
+    if settings.bootstrap_key is None:
+        if made.key is not None:
+            click.echo(f"{key}, shown this once: {made.key.text}")
+        if made.signing_secret is not None:
+            click.echo(f"Your webhooks are signed with this secret, shown this once: {made.signing_secret}")
+
+
+def _greet(listener: socket.socket, settings: Settings, made: Bootstrap) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"Campana is ready at http://{shown}:{port} (API description at /docs)")
-    if issued is not None and settings.bootstrap_key is None:
-        click.echo(f"Your key, shown this once: {issued.text}")
+    _show(settings, made, key="Your key")
+    if made.key is not None and settings.bootstrap_key is None:
         click.echo("Try it:")
         click.echo(
-            f"  curl -H 'Authorization: Bearer {issued.text}' -H 'Content-Type: application/json' \\\n"
+            f"  curl -H 'Authorization: Bearer {made.key.text}' -H 'Content-Type: application/json' \\\n"
             f'    -d \'{{"channel": "log", "target": {{"message": "hello"}}}}\' http://{shown}:{port}/v1/deliveries'
         )
-    elif issued is None:
+    elif made.key is None:
         click.echo("Your key was shown when Campana first started; `campana key create` makes another.")
     if settings.is_development:
         click.echo("Development mode: webhooks may reach this machine, since WEBHOOK_ALLOW_CIDRS is unset.", err=True)
@@ -137,15 +146,15 @@ async def _serve(settings: Settings, *, with_engine: bool, with_api: bool, migra
             return
         house = await stack.enter_async_context(wiring.open_house(settings, with_engine=with_engine))
         given = settings.bootstrap_key.get_secret_value() if settings.bootstrap_key is not None else None
-        issued = await keys.bootstrap(house.office, given)
+        made = await keys.bootstrap(house.office, given)
         if stop.heard.is_set():
             return
         _collect_less_often()
         work, stops = _begin(house, listener)
         if listener is not None:
-            _greet(listener, settings, issued)
-        elif issued is not None and given is None:
-            click.echo(f"The owner key, shown this once: {issued.text}")
+            _greet(listener, settings, made)
+        else:
+            _show(settings, made, key="The owner key")
         await _until_stopped(stop, work, stops)
 
 

@@ -20,7 +20,12 @@ KINDS: Mapping[str, str] = {
     "delivery.cancelled": "It was withdrawn.",
     "delivery.redriven": "A person let it begin anew.",
 }
-"""Every kind of event, and what is true when it is written."""
+"""Every kind of event of a delivery, and what is true when it is written."""
+OTHERS: Mapping[str, str] = {
+    "switch.changed": "A `scope` was switched off or on again, with its `reason`.",
+    "project.secret_rotated": "The project `project_id` signs with its secret `number` now; older ones end by `older_until`.",
+}
+"""Every kind of event of anything else; each names the `actor`."""
 
 
 def kind(state: State, *, was_tried: bool) -> str:

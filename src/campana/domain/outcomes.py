@@ -114,6 +114,9 @@ Outcome = Delivered | Accepted | Failed | TimedOut | Ambiguous | NoAnswer | Busy
 class Withheld:
     """Nothing left this process: the last look before the write said no. It is no attempt, so it is no outcome."""
 
+    reason: str | None = None
+    """Where it is the channel that can't send now: what it waits for."""
+
 
 NAMES: dict[type[Outcome], str] = {
     Delivered: "delivered",

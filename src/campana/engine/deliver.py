@@ -25,6 +25,9 @@ from campana.store.engines import Board
 from campana.telemetry import Telemetry
 from campana.world import World
 
+POSTPONED = timedelta(seconds=30)
+"""How long a delivery waits whose channel can't send now."""
+
 
 class Deliverer:
     """Makes one attempt at a ticket, or says why none was made."""
@@ -80,7 +83,7 @@ class Deliverer:
             )
             outcome = outcomes.Ambiguous(error=f"the channel raised {type(error).__name__}: {error}")
         if isinstance(outcome, outcomes.Withheld):
-            return self._withhold(ticket, refused or self._release("channel"), intended=intended)
+            return self._withhold(ticket, refused or self._postponed(outcome), intended=intended)
         finished_at = self._world.clock.now()
         attempt = Attempt(
             outcome=outcome,
@@ -206,6 +209,13 @@ class Deliverer:
 
     def _release(self, asked: str) -> guards.Ruling:
         return guards.Ruling(verdict=guards.Defer(until=self._world.clock.now(), reason="released"), asked=(asked,))
+
+    def _postponed(self, withheld: outcomes.Withheld) -> guards.Ruling:
+        """Return what follows where it was the channel that could not send: it will not be able to at once either."""
+        if withheld.reason is None:
+            return self._release("channel")
+        until = self._world.clock.now() + POSTPONED
+        return guards.Ruling(verdict=guards.Defer(until=until, reason=withheld.reason), asked=("channel",))
 
     def _parcel(self, ticket: Ticket, channel: Channel) -> Parcel:
         return parcels.make(

@@ -26,6 +26,7 @@ from campana.engine.options import Options
 from campana.engine.quarantine import Quarantine
 from campana.engine.relay import Relay
 from campana.engine.release import release
+from campana.engine.secrets import Keyring
 from campana.engine.settle import Settler
 from campana.engine.sweeps import Sweeper
 from campana.engine.tick import Tick
@@ -64,6 +65,7 @@ class Engine:
         telemetry: Telemetry,
         options: Options,
         wakeup: Wakeup | None = None,
+        keyring: Keyring | None = None,
         owns_file: bool = False,
     ) -> None:
         """Serve these queues, each with so many slots; `pulse` has connections for the heartbeat and the leases alone."""
@@ -76,7 +78,9 @@ class Engine:
         self._telemetry = telemetry
         self._owns_file = owns_file
         self.wakeup = wakeup or Wakeup(world.clock)
-        self.tick = Tick(me=self.id, world=world, database=pulse, telemetry=telemetry, wakeup=self.wakeup, options=options)
+        self.tick = Tick(
+            me=self.id, world=world, database=pulse, telemetry=telemetry, wakeup=self.wakeup, options=options, keyring=keyring,
+        )  # fmt: skip
         self.settler = Settler(world=world, database=database, telemetry=telemetry, wakeup=self.wakeup, options=options)
         self.timers = Timers(
             me=self.id, world=world, database=database, settler=self.settler, channels=channels, telemetry=telemetry,

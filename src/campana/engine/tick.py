@@ -1,4 +1,4 @@
-"""The tick: once a second the heartbeat, the time, what is closed, and when to wake. Without a fresh one nothing is sent."""
+"""The tick: each second the heartbeat, the time, what is closed, what signs, when to wake. Without a fresh one nothing leaves."""
 
 import logging
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from uuid import UUID
 
 from campana import store
 from campana.engine.options import FRESH, Options
+from campana.engine.secrets import Keyring
 from campana.engine.wakeup import Wakeup
 from campana.store.database import Database, Urgency
 from campana.store.engines import Board, Chores
@@ -24,9 +25,18 @@ class Tick:
     """What the engine knows of the world, and how old that knowledge is."""
 
     def __init__(
-        self, *, me: UUID, world: World, database: Database, telemetry: Telemetry, wakeup: Wakeup, options: Options
+        self,
+        *,
+        me: UUID,
+        world: World,
+        database: Database,
+        telemetry: Telemetry,
+        wakeup: Wakeup,
+        options: Options,
+        keyring: Keyring | None = None,
     ) -> None:
         """Know nothing: until the first step, nothing may be sent."""
+        self._keyring = keyring
         self._me = me
         self._world = world
         self._database = database
@@ -85,6 +95,8 @@ class Tick:
             self.board = replace(board, off=board.off | self._options.closed)
             self._version = pulse.switches_version
             self._telemetry.emit(logging.INFO, "switches.seen", off=sorted(self.board.off))
+        if self._keyring is not None and pulse.secrets_version != self._keyring.version:
+            self._keyring.take(await self._database.read(store.secrets.in_force, now=clock.now()), pulse.secrets_version)
         if self._answered is None or answered - self._answered > LONGEST_GAP.total_seconds():
             # From the answer on: a question that hung for a whole lease has watched nothing.
             self._watching_since = answered

@@ -180,13 +180,16 @@ def _parked(facts: Facts) -> Held:
     return Held(kind="parked", scope=scope, text=text)
 
 
+_DEFERRED = {"worker_lost": "workers were lost with it in hand", **stories.UNSIGNED}
+
+
 def _later(record: Any, now: datetime) -> Held:
     at = said(record.wake_at)
-    if State(record.state) is State.PENDING_RETRY and record.reason != "worker_lost":
+    if State(record.state) is State.PENDING_RETRY and record.reason not in _DEFERRED:
         return Held(kind="retry", text=f"Its next attempt is at {at}.", until=record.wake_at)
     if record.due_at > now:
         return Held(kind="not_due", text=f"It is due at {at}.", until=record.wake_at)
-    why = {"worker_lost": "workers were lost with it in hand"}.get(record.reason or "", (record.reason or "").replace("_", " "))
+    why = _DEFERRED.get(record.reason or "", (record.reason or "").replace("_", " "))
     return Held(kind="deferred", text=f"It was put off until {at}{f': {why}' if why else ''}.", until=record.wake_at)
 
 

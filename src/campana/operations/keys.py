@@ -2,13 +2,13 @@
 
 import base64
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import UUID
 
 from campana import store
 from campana.errors import ConflictError, Fault, NotFoundError, UnauthenticatedError
-from campana.operations import projects
+from campana.operations import projects, secrets
 from campana.operations.office import Actor, Office
 from campana.operations.projects import DEFAULT
 from campana.store.tenants import NewKey
@@ -28,12 +28,24 @@ class Issued:
     text: str
 
 
-async def bootstrap(office: Office, given: str | None) -> Issued | None:
-    """Make the tenant `default`, its project, and an owner key if there is no key at all; None if somebody has one."""
-    tenant_id = await _own(office)
-    if given is None and await office.database.read(store.tenants.has_keys):
-        return None
-    return await issue(office, tenant_id, name="owner", scopes=("owner", "installation"), text=given)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bootstrap:
+    """What a start has made, and may show this once."""
+
+    key: Issued | None
+    """None if somebody has one."""
+    signing_secret: str | None = field(repr=False)
+    """Of the default project; None if it has had one before."""
+
+
+async def bootstrap(office: Office, given: str | None) -> Bootstrap:
+    """Make the tenant `default`, its project with a signing secret, and an owner key if there is no key at all."""
+    tenant_id, project_id = await _own(office)
+    made = await secrets.first(office, tenant_id, project_id, "the first start")
+    key = None
+    if given is not None or not await office.database.read(store.tenants.has_keys):
+        key = await issue(office, tenant_id, name="owner", scopes=("owner", "installation"), text=given)
+    return Bootstrap(key=key, signing_secret=None if made is None else made.text)
 
 
 async def issue(office: Office, tenant_id: UUID, *, name: str, scopes: tuple[str, ...], text: str | None = None) -> Issued:
@@ -70,7 +82,7 @@ async def operator(office: Office, *, tenant: str | None = None, project: str | 
     It is done in the tenant `default`, unless another one is named, and within the project that is named.
     """
     is_own = tenant is None or tenant == DEFAULT
-    tenant_id = await _own(office) if is_own else await office.database.read(store.tenants.named, str(tenant))
+    tenant_id = (await _own(office))[0] if is_own else await office.database.read(store.tenants.named, str(tenant))
     if tenant_id is None:
         raise NotFoundError(f"there is no tenant {str(tenant)[:60]!r}")
     scopes = frozenset({"owner", "installation"})
@@ -84,11 +96,10 @@ async def operator(office: Office, *, tenant: str | None = None, project: str | 
     return replace(actor, project_id=project_id)
 
 
-async def _own(office: Office) -> UUID:
+async def _own(office: Office) -> tuple[UUID, UUID]:
     now, new_id = office.world.clock.now(), office.world.new_id
     tenant_id = await office.database.write(store.tenants.ensure, DEFAULT, tenant_id=new_id(), now=now)
-    await office.database.write(store.tenants.ensure_project, tenant_id, DEFAULT, project_id=new_id(), now=now)
-    return tenant_id
+    return tenant_id, await office.database.write(store.tenants.ensure_project, tenant_id, DEFAULT, project_id=new_id(), now=now)
 
 
 async def authenticate(office: Office, text: str) -> Actor:

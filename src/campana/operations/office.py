@@ -10,6 +10,7 @@ from uuid import UUID
 from campana.channels.netguard import Rules
 from campana.domain import retries
 from campana.operations.intake import Intake
+from campana.sealing import Sealer
 from campana.store.database import Database
 from campana.telemetry import Telemetry
 from campana.world import World
@@ -40,6 +41,7 @@ class Office:
     secret: bytes
     intake: Intake
     """Where new deliveries become durable."""
+    sealer: Sealer
     ring: Callable[[datetime], None]
     """Tell the engine that something is due at this instant, after it is durable."""
     most_live: int = 20_000_000

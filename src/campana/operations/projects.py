@@ -1,13 +1,30 @@
 """Projects: the drawers of a tenant."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 from uuid import UUID
 
 from campana import store
-from campana.errors import Fault
+from campana.errors import Fault, NotFoundError
 from campana.operations.office import Actor, Office
 
 DEFAULT = "default"
+NO_PROJECT = "there is no such project for this key"
+
+
+async def every(office: Office, actor: Actor) -> Sequence[Any]:
+    """Return the projects that the actor may see, by name."""
+    found = await office.database.read(store.tenants.projects_of, actor.tenant_id)
+    return [one for one in found if actor.project_id in (None, one.id)]
+
+
+async def find(office: Office, actor: Actor, said: str) -> Any:
+    """Return the project of this id or name; one answer where it is another's and where there is none."""
+    seen = await every(office, actor)
+    found = next((one for one in seen if str(one.id) == said), None) or next((one for one in seen if one.name == said), None)
+    if found is None:
+        raise NotFoundError(NO_PROJECT)
+    return found
 
 
 async def resolve(office: Office, actor: Actor, name: str | None, found: list[Fault], *, missed: set[str] | None = None) -> UUID:

@@ -96,7 +96,12 @@ def _why(row: Any) -> str:
 
 # --- claims that came to no attempt, look-ups, and what people did
 
+UNSIGNED = {
+    "signing_secret_unreadable": "its project's signing secret could not be opened, as the log and `campana doctor` say",
+    "signing_secret_unavailable": "its project's signing secret could not be made or read just then",
+}
 _HELD = {
+    **UNSIGNED,
     "switched_off": "a switch over it was off",
     "tenant_suspended": "its tenant was suspended",
     "rate_limited": "a rate limit handed out a later instant",

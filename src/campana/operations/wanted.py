@@ -15,7 +15,7 @@ MOST_FAULTS = 100
 """More are not told: an answer must not outgrow the question."""
 
 
-class _BadError(ValueError):
+class BadError(ValueError):
     """A value that has the right type and is not acceptable; `code` says why, for programs."""
 
     def __init__(self, code: str, detail: object) -> None:
@@ -27,7 +27,7 @@ def _duration(text: str) -> str:
     try:
         durations.parse(text)
     except ValueError as error:
-        raise _BadError("duration", error) from None
+        raise BadError("duration", error) from None
     return text
 
 
@@ -35,13 +35,13 @@ def _instant(text: str) -> str:
     try:
         instants.parse(text)
     except ValueError as error:
-        raise _BadError("instant", error) from None
+        raise BadError("instant", error) from None
     return text
 
 
 def _positive(text: str) -> str:
     if durations.parse(_duration(text)) <= timedelta(0):
-        raise _BadError("duration", f"expected a duration longer than nothing, got {text!r}")
+        raise BadError("duration", f"expected a duration longer than nothing, got {text!r}")
     return text
 
 
@@ -209,7 +209,7 @@ def faults(errors: Sequence[Mapping[str, Any]]) -> list[Fault]:
 
 def _code(error: Mapping[str, Any]) -> str:
     kind = str(error["type"])
-    if kind == "value_error" and isinstance(bad := error["ctx"]["error"], _BadError):
+    if kind == "value_error" and isinstance(bad := error["ctx"]["error"], BadError):
         return bad.code
     return {"extra_forbidden": "unknown_field", "missing": "required", "literal_error": "not_one_of"}.get(kind, kind)
 

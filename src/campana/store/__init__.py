@@ -18,10 +18,12 @@ from campana.store import (
     lookups,
     relay,
     safety,
+    secrets,
     settlements,
     sweeps,
     switches,
     tenants,
+    versions,
     wakes,
 )
 
@@ -43,9 +45,11 @@ __all__ = [
     "lookups",
     "relay",
     "safety",
+    "secrets",
     "settlements",
     "sweeps",
     "switches",
     "tenants",
+    "versions",
     "wakes",
 ]

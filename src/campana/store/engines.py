@@ -10,8 +10,8 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, update
 
 from campana.domain import instants
-from campana.store import bulk, dialects, holds, leases, limits, relay, switches, tenants, wakes
-from campana.store.schema import engines, versions
+from campana.store import bulk, dialects, holds, leases, limits, relay, secrets, switches, tenants, versions, wakes
+from campana.store.schema import engines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,7 @@ class Pulse:
     database_now: datetime | None
     """The server's time; None where the file has no clock but this machine's."""
     switches_version: int
+    secrets_version: int
     next_send: datetime | None
     next_timer: datetime | None
     chores: Chores = field(default_factory=Chores)
@@ -55,7 +56,7 @@ def tick(
     if beat.rowcount == 0:
         row = {"id": me, "started_at": started_at, "version": version, "queues": dialects.json_text(list(queues)), **seen}
         connection.execute(absent, row)
-    number = connection.execute(select(versions.c.number).where(versions.c.name == switches.VERSION)).scalar()
+    numbers = versions.every(connection)
     next_send, next_timer = wakes.next_wake(connection, queues, suspects=True), wakes.next_timer(connection)
     chores = Chores(
         parked=holds.any_parked(connection),
@@ -66,7 +67,8 @@ def tick(
     told = dialects.database_now(connection)
     return Pulse(
         database_now=None if told is None else instants.from_micros(told),
-        switches_version=number or 0,
+        switches_version=numbers.get(switches.VERSION, 0),
+        secrets_version=numbers.get(secrets.VERSION, 0),
         next_send=next_send,
         next_timer=next_timer,
         chores=chores,

@@ -65,6 +65,21 @@ keys = _table(
     Index("keys_tenant", "tenant_id", "id"),
 )
 
+# What a project's requests are signed with. It is sealed, bound to its project, and kept after its end: who made it, and when.
+secrets = _table(
+    "webhook_secrets",
+    Column("id", Id, primary_key=True),
+    Column("tenant_id", Id, nullable=False),
+    Column("project_id", Id, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("sealed", LargeBinary(200).with_variant(mysql.VARBINARY(200), "mysql"), nullable=False),
+    Column("key_id", String(40), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant),
+    Column("who", String(200), nullable=False),
+    Index("webhook_secrets_number", "project_id", "number", unique=True),
+)
+
 deliveries = _table(
     "deliveries",
     Column("id", Id, primary_key=True),

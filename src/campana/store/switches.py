@@ -8,9 +8,9 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, or_, select, update
 
 from campana.domain import switches as scopes
-from campana.store import dialects, events
+from campana.store import dialects, events, versions
 from campana.store.events import NewEvent
-from campana.store.schema import switches, versions
+from campana.store.schema import switches
 
 VERSION = "switches"
 _c = switches.c
@@ -40,8 +40,7 @@ def get(connection: Connection, scope: str) -> Row[Any] | None:
 
 def changed(connection: Connection) -> None:
     """Say that something has changed which engines cache: they read it anew with their next tick."""
-    connection.execute(dialects.of(connection).insert_absent(versions, "name"), {"name": VERSION, "number": 0})
-    connection.execute(update(versions).where(versions.c.name == VERSION).values(number=versions.c.number + 1))
+    versions.rise(connection, VERSION)
 
 
 def off(connection: Connection) -> frozenset[str]:

@@ -9,10 +9,18 @@ from fastapi.routing import APIRoute
 from campana.operations.office import Office
 from campana.version import VERSION
 from campana.web import problems
-from campana.web.api import acts, bulk, deliveries, describe, health, schedules, switches
+from campana.web.api import acts, bulk, deliveries, describe, health, projects, schedules, switches
 from campana.web.auth import Doorkeeper
 
-ROUTERS = (deliveries.router, acts.router, bulk.router, schedules.router, switches.router, health.router)
+ROUTERS = (
+    deliveries.router,
+    acts.router,
+    bulk.router,
+    schedules.router,
+    projects.router,
+    switches.router,
+    health.router,
+)
 
 
 def routes() -> list[APIRoute]:

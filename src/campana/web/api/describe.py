@@ -245,6 +245,31 @@ RELEASE: dict[str, Any] = {
     },
 }
 
+PROJECTS: dict[str, Any] = {
+    "summary": "List projects",
+    "responses": {200: _json("The projects that this key may see, by name", _list_of(_named("Project"))), **_errors(422)},
+}
+PROJECT: dict[str, Any] = {
+    "summary": "Read a project",
+    "responses": {200: _json("The project", _named("Project")), **_errors(404, 422)},
+}
+SECRETS: dict[str, Any] = {
+    "summary": "List a project's signing secrets",
+    "description": "All that are in force and the last ones that were, the newest first; never the secrets themselves. A project "
+    "gets its first secret when the first of its webhooks is sent.",
+    "responses": {200: _json("What is known of them", _list_of(_named("WebhookSecret"))), **_errors(404, 422)},
+}
+ROTATE: dict[str, Any] = {
+    "summary": "Rotate a project's signing secret",
+    "description": "Within two seconds every webhook of the project is signed with the new secret, and for as long as the "
+    "`overlap` lasts with the older ones too, so that receivers can change over. At most five are in force at once.",
+    "responses": {
+        200: _json("The new secret, which is shown this once", _named("MadeWebhookSecret")),
+        **_errors(400, 404, 409, 413, 415, 422),
+    },
+    "openapi_extra": _body({"application/json": {"schema": _named("RotateWanted"), "example": {"overlap": "24h"}}}),
+}
+
 HEALTH: dict[str, Any] = {
     "summary": "Say that this process answers",
     "responses": {200: _json("It does", {"$ref": "#/components/schemas/Health"})},
@@ -264,6 +289,7 @@ def complete(said: dict[str, Any]) -> dict[str, Any]:
             {"name": "deliveries", "description": "One thing each, to be delivered at one time"},
             {"name": "schedules", "description": "Rules that make deliveries"},
             {"name": "operations", "description": "What is done to many deliveries in the background"},
+            {"name": "projects", "description": "The drawers of a tenant, each with signing secrets of its own"},
             {"name": "switches", "description": "Emergency stops"},
             {"name": "health", "description": "Whether this process is well"},
         ],

@@ -5,6 +5,7 @@ from typing import Any
 from campana.channels.webhook_target import METHODS
 from campana.domain.deliveries import WORDS
 from campana.operations.previews import PreviewWanted
+from campana.operations.secrets import RotateWanted
 from campana.operations.switches import SwitchWanted
 from campana.operations.wanted import (
     PRIORITIES,
@@ -205,6 +206,23 @@ _PREVIEW_FIELDS: dict[str, tuple[Any, str]] = {
     "items": ({"type": "array", "items": {"$ref": "#/components/schemas/Instant"}}, "The instants, in order"),
     "never": ("boolean", "There is none at all after that"),
 }
+_PROJECT_FIELDS: dict[str, tuple[Any, str]] = {
+    "id": ({"type": "string", "format": "uuid"}, "Its id"),
+    "name": ("string", "Its name, which no other project of the tenant has"),
+    "created_at": (_INSTANT, "When it was made"),
+}
+_SECRET_FIELDS: dict[str, tuple[Any, str]] = {
+    "id": ({"type": "string", "format": "uuid"}, "Its id"),
+    "number": ("integer", "From 1 within its project; the newest has the highest"),
+    "state": ({"enum": ["current", "retiring", "expired"]}, "Whether requests are signed with it: `expired` no longer"),
+    "created_at": (_INSTANT, "When it was made"),
+    "expires_at": (_MAYBE_INSTANT, "From when on nothing is signed with it; null for the current one"),
+    "who": ("string", "Who made it"),
+}
+_MADE_SECRET_FIELDS: dict[str, tuple[Any, str]] = _SECRET_FIELDS | {
+    "secret": ("string", "The secret itself, `whsec_...`: shown this once"),
+    "older_until": (_INSTANT, "When the older ones have ended, at the latest"),
+}
 _RELEASED_FIELDS: dict[str, tuple[Any, str]] = {"released": ("boolean", "False where nothing was held")}
 
 
@@ -239,6 +257,10 @@ def all_of_them() -> dict[str, Any]:
         "PreviewWanted": PreviewWanted.model_json_schema(),
         "Switch": _closed(_SWITCH_FIELDS, *_SWITCH_FIELDS),
         "SwitchWanted": SwitchWanted.model_json_schema(),
+        "Project": _closed(_PROJECT_FIELDS, *_PROJECT_FIELDS),
+        "WebhookSecret": _closed(_SECRET_FIELDS, *_SECRET_FIELDS),
+        "MadeWebhookSecret": _closed(_MADE_SECRET_FIELDS, *_MADE_SECRET_FIELDS),
+        "RotateWanted": RotateWanted.model_json_schema(),
         "Released": _closed(_RELEASED_FIELDS, *_RELEASED_FIELDS),
         "Health": _closed(_HEALTH_FIELDS, *_HEALTH_FIELDS),
     }

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from campana.domain import instants, keys, switches
+from campana.domain import instants, keys, secrets, switches
 from campana.domain.deliveries import State
 from campana.operations.explain import Explanation
 from campana.operations.office import Office
+from campana.operations.secrets import Made
 from campana.operations.stories import Line
 from campana.operations.wanted import PRIORITY_WORDS
 
@@ -134,6 +135,28 @@ def operation(row: Any) -> dict[str, Any]:
         "created_at": _at(row.created_at),
         "finished_at": _at(row.finished_at),
     }
+
+
+def project(row: Any) -> dict[str, Any]:
+    """Return a project as it is shown."""
+    return {"id": str(row.id), "name": row.name, "created_at": _at(row.created_at)}
+
+
+def secret(office: Office, row: Any) -> dict[str, Any]:
+    """Return what is shown of a signing secret: never the secret."""
+    return {
+        "id": str(row.id),
+        "number": row.number,
+        "state": secrets.state(row.expires_at, office.world.clock.now()),
+        "created_at": _at(row.created_at),
+        "expires_at": _at(row.expires_at),
+        "who": row.who,
+    }
+
+
+def made_secret(office: Office, made: Made) -> dict[str, Any]:
+    """Return a new signing secret, with its text, this once."""
+    return secret(office, made.row) | {"secret": made.text, "older_until": _at(made.older_until)}
 
 
 def switch(row: Any, tenant_id: UUID) -> dict[str, Any]:
