@@ -40,7 +40,7 @@ def test_the_first_guard_that_does_not_allow_decides_and_all_that_were_asked_are
 
 
 def test_the_guards_stand_in_the_order_of_the_model() -> None:
-    assert [guard.name for guard in guards.PIPELINE] == ["switch", "suspension", "expiry", "rate", "key"]
+    assert [guard.name for guard in guards.PIPELINE] == ["switch", "suspension", "expiry", "rate", "breaker", "key"]
 
 
 def test_a_delivery_waits_for_the_instant_that_a_limit_gave_it_and_for_no_other() -> None:

@@ -1,4 +1,4 @@
-"""Events: what each change of a delivery's state is called in the outbox.
+"""Events: what each change of a delivery's state is called in the outbox, and what else is told there.
 
 A claim is a lease and no news, so it has no event of its own: the event of its end names its fence. What neither begins nor
 ends in another state (a look-up that is unsure, a release from a closed scope) is none either.
@@ -19,6 +19,8 @@ KINDS: Mapping[str, str] = {
     "delivery.skipped": "A guard or its expiry said never, for the `reason` that it names.",
     "delivery.cancelled": "It was withdrawn.",
     "delivery.redriven": "A person let it begin anew.",
+    "breaker.tripped": "A receiver of the tenant's keeps failing: an engine sends nothing there until it has answered a probe.",
+    "breaker.closed": "That receiver answers again, and its deliveries go on.",
 }
 """Every kind of event, and what is true when it is written."""
 

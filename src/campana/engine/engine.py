@@ -20,6 +20,7 @@ from campana.domain.tickets import Settlement, Ticket
 from campana.engine.bulk import Bulk
 from campana.engine.claim import Claimer
 from campana.engine.deliver import Deliverer
+from campana.engine.destinations import Destinations
 from campana.engine.limits import reserve
 from campana.engine.lookups import Lookups
 from campana.engine.options import Options
@@ -94,16 +95,11 @@ class Engine:
         self.relay = Relay(me=self.id, world=world, database=database, telemetry=telemetry)
         self.sweeper = Sweeper(me=self.id, world=world, database=database, telemetry=telemetry, keep=options.retention)
         self.claimer = Claimer(me=self.id, world=world, options=options, window=database.dialect.fair_window)
+        self.destinations = Destinations(me=self.id, world=world, channels=channels, telemetry=telemetry, options=options)
         self.deliverer = Deliverer(
-            me=self.id,
-            world=world,
-            tick=self.tick,
-            database=database,
-            channels=channels,
-            secret=secret,
-            telemetry=telemetry,
-            options=options,
-        )
+            me=self.id, world=world, tick=self.tick, database=database, channels=channels, destinations=self.destinations,
+            secret=secret, telemetry=telemetry, options=options,
+        )  # fmt: skip
         self.bulk = Bulk(world=world, database=database, telemetry=telemetry, wakeup=self.wakeup)
         self.quarantine = Quarantine()
         self._busy: dict[tuple[UUID, int], asyncio.Task[None]] = {}
@@ -150,6 +146,17 @@ class Engine:
     async def release_once(self) -> int:
         """Bring forward what was parked by a scope that is open again."""
         return await release(self._world, self._database, self.tick, self.wakeup)
+
+    async def tell_once(self) -> None:
+        """Write to the outbox which receivers began to fail, and which came back."""
+        told = self.destinations.told
+        batch = [told.popleft() for _ in range(len(told))]
+        if batch:
+            try:
+                await self._database.write(store.events.write, batch)
+            except UnavailableError:
+                told.extendleft(reversed(batch))
+                raise
 
     async def look_for_unserved_once(self) -> None:
         """Tell of queues in which work is due that nobody serves; of several engines one does."""
@@ -276,6 +283,7 @@ class Engine:
                 self.relay.run(lambda: self.tick.chores.events),
                 self.sweeper.run(),
                 self._every(timedelta(seconds=2), "engine.bulk", self._do_what_was_asked_for_many),
+                self._every(timedelta(seconds=1), "engine.tell", self.tell_once),
                 self._every(UNSERVED_AFTER, "engine.look_for_unserved", self.look_for_unserved_once),
             )
         ]
@@ -374,6 +382,7 @@ class Engine:
 
     async def _leave(self) -> None:
         try:
+            await self.tell_once()
             await self._database.write(store.engines.leave, self.id, now=self._world.clock.now())
         except UnavailableError as error:
             self._telemetry.emit(logging.WARNING, "engine.leave_failed", error=str(error)[:300])

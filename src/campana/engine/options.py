@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from campana.domain import breakers
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -11,6 +13,9 @@ class Options:
     tick: timedelta = timedelta(seconds=1)
     batch: int = 100
     in_flight: int = 100
+    per_host: int = 20
+    """How many of them may be under way to one receiver."""
+    breaker: breakers.Policy = breakers.Policy()
     lease: timedelta = timedelta(seconds=60)
     renewal: timedelta = timedelta(seconds=20)
     run_limit: timedelta = timedelta(minutes=15)
