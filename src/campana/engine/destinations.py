@@ -17,10 +17,11 @@ from functools import lru_cache
 from uuid import UUID
 
 from campana.channels.base import Addressed, Channel
-from campana.domain import breakers, instants, outcomes
+from campana.domain import breakers, guards, instants, outcomes
 from campana.domain.breakers import Breaker
 from campana.domain.tickets import Ticket
 from campana.engine.options import Options
+from campana.store.crowds import Waiting
 from campana.store.events import NewEvent
 from campana.telemetry import Telemetry
 from campana.world import World
@@ -130,10 +131,12 @@ class Destinations:
         self._named = lru_cache(maxsize=4_096)(self._read)
         self._hosts: dict[str, Host] = {}
         self._known = 0
+        self.turned_away = 0
+        """How many were put off since somebody looked."""
         self.told: deque[NewEvent] = deque(maxlen=MOST_TOLD)
         """What is to be written to the outbox."""
 
-    def find(self, ticket: Ticket) -> Gate | None:
+    def find(self, ticket: Ticket | Waiting) -> Gate | None:
         """Return the gate that a delivery goes through; None where its channel knows no receivers."""
         if ticket.channel not in self._addressed:
             return None
@@ -167,6 +170,19 @@ class Destinations:
                     del self._hosts[host.name]
             if self._known < MOST_KNOWN // 2:
                 return
+
+    def away(self, ticket: Ticket | Waiting, *, retry: bool) -> tuple[datetime, str] | None:
+        """Return when and why it would be put off if it came now, with an instant of its own; None where it might go."""
+        gate = self.find(ticket)
+        if gate is None:
+            return None
+        now = self._clock.now()
+        until = breakers.stands(gate.breaker, now)
+        if until is not None:
+            return self.turn(gate, until), guards.BREAKER_OPEN if gate.breaker.is_open else guards.RETRY_AFTER
+        if gate.breaker.is_open or gate.has_berth(retry=retry) or gate.waiting < self._room(gate):
+            return None
+        return self.turn(gate, now), guards.BUSY
 
     # --- in and out
 
@@ -277,6 +293,7 @@ class Destinations:
 
     def turn(self, gate: Gate, not_before: datetime) -> datetime:
         """Return the instant at which one that was put off comes back: after each other, and not as a herd."""
+        self.turned_away += 1
         first = max(not_before, self._clock.now())
         at = gate.cursor if first <= gate.cursor <= first + AHEAD else first
         gate.cursor = at + timedelta(seconds=1 / max(SLOWEST, 1.25 * (gate.rate or 0.0)))

@@ -19,6 +19,7 @@ from campana.domain.instants import LAST
 from campana.domain.tickets import Settlement, Ticket
 from campana.engine.bulk import Bulk
 from campana.engine.claim import Claimer
+from campana.engine.crowds import disperse
 from campana.engine.deliver import Deliverer
 from campana.engine.destinations import Destinations
 from campana.engine.limits import reserve
@@ -122,6 +123,7 @@ class Engine:
             # Known outcomes that wait to be written go first, else their leases would be ended over them; the tick rings again.
             more = not self._is_away and await self._run_timers(now)
         if self.wakeup.next_send <= now and self.can_claim:
+            more = await disperse(self._world, self._database, self.destinations, self.claimer, self._queues) > 0 or more
             more = await self._claim() or more
         return more
 

@@ -1,0 +1,42 @@
+"""Crowds: what is due for receivers that have their fill, or are left alone, is put off many at a time."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from campana import store
+from campana.domain import instants
+from campana.engine.claim import Claimer
+from campana.engine.destinations import Destinations
+from campana.store.crowds import Waiting
+from campana.store.database import Database, Urgency
+from campana.world import World
+
+PAGE = 2_000
+TURNED_AWAY = 40
+"""So many deliveries turned away one by one since the last look make a crowd."""
+
+
+async def disperse(world: World, database: Database, destinations: Destinations, claimer: Claimer, queues: Iterable[str]) -> int:
+    """Put off what could not be sent now if it were claimed, of what is due for longest; return how many."""
+    if destinations.turned_away < TURNED_AWAY:
+        return 0
+    destinations.turned_away = 0
+
+    def choose(rows: Sequence[Waiting]) -> list[tuple[UUID, datetime, str]]:
+        chosen = []
+        for row in rows:
+            away = destinations.away(row, retry=row.attempt_count > 0)
+            if away is not None and (row.expires_at is None or row.expires_at > away[0]):
+                chosen.append((row.id, *away))
+        return chosen
+
+    now, floors, count = world.clock.now(), claimer.floors, 0
+    for queue in queues:
+        floor = floors.get(queue, instants.EPOCH)
+        words = {"now": now, "floor": floor, "limit": PAGE}
+        count += await database.urgently(Urgency.CLAIM, store.crowds.put_off, queue, choose, **words)
+    if count:
+        # Where there were so many there may be more: one claim may turn away too few to tell.
+        destinations.turned_away = TURNED_AWAY
+    return count
