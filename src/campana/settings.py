@@ -47,7 +47,9 @@ class Settings(BaseModel):
     breaker_trip_after: int = Field(
         5, ge=0, le=1_000, description="Failures in a row after which a receiver is left alone and then probed; 0: it never is"
     )
-    breaker_first_seconds: float = Field(10, ge=0.1, le=3600, description="How long it is left alone first; doubled by each probe")
+    breaker_first_seconds: float = Field(
+        10, ge=0.1, le=3600, description="How long it is left alone first; doubled by each probe"
+    )
     breaker_longest_seconds: float = Field(
         300, ge=0.1, le=3600, description="How long it is left alone at the most, also where it asks for more (Retry-After)"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +23,7 @@ def migrated(database_url: str) -> str:
 
 
 @pytest.fixture
-async def opener(migrated: str, tmp_path: Path) -> AsyncIterator[Opener]:
+def opener(migrated: str, tmp_path: Path) -> Opener:
+    """How to open an office on the database, which is empty."""
     databases.clear(migrated)
-    yield Opener(migrated, tmp_path)
+    return Opener(migrated, tmp_path)

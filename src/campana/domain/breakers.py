@@ -23,6 +23,9 @@ class Policy:
     """No period is longer, and no receiver's own wish holds back more than the delivery that met it for longer."""
 
 
+DEFAULT = Policy()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
     """What is known of a receiver's health."""
@@ -62,10 +65,10 @@ def sign(outcome: outcomes.Outcome) -> Sign:
             return Sign.NOTHING
         case outcomes.Failed(sent=False, permanent=True):
             return Sign.NOTHING
-        case outcomes.Failed() if code is None:
-            return Sign.NOTHING if outcome.sent else Sign.FAILING
+        case outcomes.Failed(sent=sent) if code is None:
+            return Sign.NOTHING if sent else Sign.FAILING
         case outcomes.Failed():
-            return Sign.FAILING if code in {TIMED_OUT, TOO_MANY} or code >= BROKEN else Sign.ALIVE
+            return Sign.FAILING if code in {TIMED_OUT, TOO_MANY} or (code or 0) >= BROKEN else Sign.ALIVE
         case outcomes.TimedOut() | outcomes.Ambiguous():
             return Sign.FAILING
         case _:

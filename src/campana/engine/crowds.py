@@ -13,15 +13,13 @@ from campana.store.database import Database, Urgency
 from campana.world import World
 
 PAGE = 2_000
-TURNED_AWAY = 40
-"""So many deliveries turned away one by one since the last look make a crowd."""
 
 
 async def disperse(world: World, database: Database, destinations: Destinations, claimer: Claimer, queues: Iterable[str]) -> int:
-    """Put off what could not be sent now if it were claimed, of what is due for longest; return how many."""
-    if destinations.turned_away < TURNED_AWAY:
+    """Where there is a crowd: put off what could not be sent if it were claimed now, of the longest due; return how many."""
+    if not destinations.has_crowd:
         return 0
-    destinations.turned_away = 0
+    destinations.has_crowd = False
 
     def choose(rows: Sequence[Waiting]) -> list[tuple[UUID, datetime, str]]:
         chosen = []
@@ -34,9 +32,9 @@ async def disperse(world: World, database: Database, destinations: Destinations,
     now, floors, count = world.clock.now(), claimer.floors, 0
     for queue in queues:
         floor = floors.get(queue, instants.EPOCH)
-        words = {"now": now, "floor": floor, "limit": PAGE}
-        count += await database.urgently(Urgency.CLAIM, store.crowds.put_off, queue, choose, **words)
+        page = store.crowds.put_off
+        count += await database.urgently(Urgency.CLAIM, page, queue, choose, now=now, floor=floor, limit=PAGE)
     if count:
-        # Where there were so many there may be more: one claim may turn away too few to tell.
-        destinations.turned_away = TURNED_AWAY
+        # Where there were so many there may be more.
+        destinations.has_crowd = True
     return count

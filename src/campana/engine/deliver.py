@@ -12,8 +12,8 @@ from uuid import UUID
 
 from campana import store
 from campana.channels.base import Channel, Parcel
-from campana.domain import deliveries as model
 from campana.domain import breakers, guards, outcomes, policies, switches
+from campana.domain import deliveries as model
 from campana.domain.tickets import Attempt, Settlement, Ticket, Withheld
 from campana.engine import parcels
 from campana.engine.destinations import Destinations, Gate

@@ -9,6 +9,7 @@ receiver's health is known by, and it is this tenant's own: nobody can close a s
 import asyncio
 import json
 import logging
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,18 +31,22 @@ FIRST_BERTHS = 5
 """How many go at once to a receiver of which nothing is known yet."""
 RESERVED = 4
 """Retries leave one of so many berths to first attempts, so that a storm of them does not keep those out."""
-DOOR = 0.2
+DOOR = 0.5
 """Seconds that a delivery may wait for a berth while it holds a place in the engine."""
-GRID = timedelta(milliseconds=250)
-"""What is put off comes back at these instants: a claim each would cost as much as a send."""
+LOOK = 0.2
+"""Seconds after which a receiver that has its fill and said nothing is waited for no longer, and how fast it is is known."""
+GRID, COARSE = timedelta(milliseconds=250), timedelta(seconds=1)
+"""What is put off comes back at these instants, where the receiver takes little at those: a claim each would cost too much."""
 SLOWEST = 100.0
 """A second, so many of what was put off come back at least; more where the receiver takes more."""
 AHEAD = timedelta(minutes=5)
 """Nothing is put off for longer past the instant at which it might have gone."""
 LONG_AGO = 1.0
 """Seconds without having its fill after which what was measured of a receiver says nothing of it any more."""
-ENOUGH = 20
-"""Answers that show how fast it is, however short the time."""
+SLOW = 20.0
+"""Answers a second below which a receiver's due rows are put off many at a time: so many must not hide behind each other."""
+LATE = 0.05
+"""Seconds by which our own loop may be late before that time does not count against a receiver."""
 MOST_KNOWN = 10_000
 MOST_TOLD = 10_000
 
@@ -131,8 +136,10 @@ class Destinations:
         self._named = lru_cache(maxsize=4_096)(self._read)
         self._hosts: dict[str, Host] = {}
         self._known = 0
-        self.turned_away = 0
-        """How many were put off since somebody looked."""
+        self._crowd = options.crowd
+        self._turned_away = 0
+        self.has_crowd = False
+        """Whether so many were turned away that many more may wait for the same."""
         self.told: deque[NewEvent] = deque(maxlen=MOST_TOLD)
         """What is to be written to the outbox."""
 
@@ -180,7 +187,8 @@ class Destinations:
         until = breakers.stands(gate.breaker, now)
         if until is not None:
             return self.turn(gate, until), guards.BREAKER_OPEN if gate.breaker.is_open else guards.RETRY_AFTER
-        if gate.breaker.is_open or gate.has_berth(retry=retry) or gate.waiting < self._room(gate):
+        room = self._room(gate)
+        if gate.breaker.is_open or gate.has_berth(retry=retry) or gate.waiting < room or room >= SLOW * DOOR:
             return None
         return self.turn(gate, now), guards.BUSY
 
@@ -252,7 +260,7 @@ class Destinations:
         host.waiters.append(waiter)
         gate.waiting += 1
         if host.timer is None:
-            host.timer = loop.call_later(DOOR, self._clear, host)
+            host.timer = loop.call_later(LOOK, self._clear, host, waiter.since + LOOK)
         try:
             return await waiter.turn
         except asyncio.CancelledError:
@@ -262,23 +270,36 @@ class Destinations:
                 self.leave(Berth(gate, is_probe=False), None)
             raise
 
-    def _clear(self, host: Host) -> None:
-        """Turn away who has waited for as long as one may."""
+    def _clear(self, host: Host, due: float) -> None:
+        """Turn away who has waited for as long as one may, and sooner where no answer comes at all."""
+        now = self._clock.steady()
+        if now - due > LATE:
+            self._excuse(host, now - due)
+        for waiter in list(host.waiters):
+            patience = DOOR if waiter.gate.rate or waiter.gate.done else LOOK
+            if now - waiter.since >= patience - 0.001:
+                self._let_go(host, waiter, may_enter=False)
         host.timer = None
-        latest = self._clock.steady() - DOOR + 0.001
-        while host.waiters and host.waiters[0].since <= latest:
-            self._let_go(host, host.waiters[0], may_enter=False)
         if host.waiters:
-            host.timer = asyncio.get_running_loop().call_later(host.waiters[0].since - latest, self._clear, host)
+            host.timer = asyncio.get_running_loop().call_later(LOOK / 2, self._clear, host, now + LOOK / 2)
+
+    def _excuse(self, host: Host, seconds: float) -> None:
+        """Take time in which this process had no turn for nobody's: it could not have heard an answer either."""
+        for waiter in host.waiters:
+            waiter.since += seconds
+        for gate in {waiter.gate for waiter in host.waiters}:
+            if gate.full_at is not None:
+                gate.full_at += seconds
 
     def _room(self, gate: Gate) -> float:
         """Return how many may wait: those that it will come to in time, if it goes on as it did."""
         full_for = gate.full_for + (0.0 if gate.full_at is None else self._clock.steady() - gate.full_at)
-        if full_for >= DOOR or gate.done >= ENOUGH:
-            gate.rate = gate.done / max(full_for, 0.000_1)
+        if full_for >= LOOK:
+            # One poor moment of a fast receiver halves what is thought of it; saying nothing at all ends it.
+            gate.rate = max(gate.done / full_for, (gate.rate or 0.0) / 2) if gate.done else 0.0
             gate.done, gate.full_for = 0, 0.0
             gate.full_at = None if gate.full_at is None else self._clock.steady()
-        return float("inf") if gate.rate is None else gate.rate * DOOR
+        return math.inf if gate.rate is None else gate.rate * DOOR
 
     def _measure(self, gate: Gate) -> None:
         """Begin or end a stretch of time in which the gate has its fill: how fast it is shows only then."""
@@ -293,11 +314,14 @@ class Destinations:
 
     def turn(self, gate: Gate, not_before: datetime) -> datetime:
         """Return the instant at which one that was put off comes back: after each other, and not as a herd."""
-        self.turned_away += 1
+        self._turned_away += 1
+        if self._turned_away >= self._crowd:
+            self._turned_away, self.has_crowd = 0, True
         first = max(not_before, self._clock.now())
         at = gate.cursor if first <= gate.cursor <= first + AHEAD else first
-        gate.cursor = at + timedelta(seconds=1 / max(SLOWEST, 1.25 * (gate.rate or 0.0)))
-        return at + (instants.EPOCH - at) % GRID
+        pace = 2 * (gate.rate or 0.0)
+        gate.cursor = at + timedelta(seconds=1 / max(SLOWEST, pace))
+        return at + (instants.EPOCH - at) % (GRID if pace > SLOWEST / 10 else COARSE)
 
     # --- health
 

@@ -384,7 +384,9 @@ class Engine:
 
     async def _leave(self) -> None:
         try:
-            await self.tell_once()
+            if self.destinations.told:
+                await self.tell_once()
+                await self.relay.step()
             await self._database.write(store.engines.leave, self.id, now=self._world.clock.now())
         except UnavailableError as error:
             self._telemetry.emit(logging.WARNING, "engine.leave_failed", error=str(error)[:300])

@@ -15,7 +15,9 @@ class Options:
     in_flight: int = 100
     per_host: int = 20
     """How many of them may be under way to one receiver."""
-    breaker: breakers.Policy = breakers.Policy()
+    crowd: int = 40
+    """So many deliveries turned away one by one make a crowd, which is put off at once."""
+    breaker: breakers.Policy = breakers.DEFAULT
     lease: timedelta = timedelta(seconds=60)
     renewal: timedelta = timedelta(seconds=20)
     run_limit: timedelta = timedelta(minutes=15)
