@@ -57,7 +57,8 @@ class Deliverer:
 
     async def deliver(self, ticket: Ticket, send_until: float) -> Settlement:
         """Return what shall become of the ticket; after `send_until` (steady seconds) nothing leaves any more."""
-        gate, ruling = self._destinations.find(ticket), self.rule(ticket)
+        gate = self._destinations.find(ticket)
+        ruling = self._rule(ticket, guards.PIPELINE, gate)
         if gate is None:
             allowed = isinstance(ruling.verdict, guards.Allow)
             return await self._attempt(ticket, ruling, send_until) if allowed else self._withhold(ticket, ruling)
@@ -177,7 +178,10 @@ class Deliverer:
 
     def rule(self, ticket: Ticket, pipeline: Sequence[guards.Guard] = guards.PIPELINE) -> guards.Ruling:
         """Return what the guards say of a ticket now."""
-        board, gate = self._tick.board, self._destinations.find(ticket)
+        return self._rule(ticket, pipeline, self._destinations.find(ticket))
+
+    def _rule(self, ticket: Ticket, pipeline: Sequence[guards.Guard], gate: Gate | None) -> guards.Ruling:
+        board = self._tick.board
         facts = guards.Facts(
             now=self._world.clock.now(),
             tenant_id=ticket.tenant_id,

@@ -60,7 +60,8 @@ class Host:
         """Know nothing of it."""
         self.name = name
         self.busy = 0
-        self.gates: dict[UUID, Gate] = {}
+        # By their numbers: a UUID is hashed and compared in Python, for each delivery.
+        self.gates: dict[int, Gate] = {}
         self.waiters: deque[_Waiter] = deque()
         self.timer: asyncio.TimerHandle | None = None
 
@@ -69,8 +70,8 @@ class Gate:
     """One tenant's way to one receiver."""
 
     __slots__ = (
-        *("breaker", "brim", "busy", "cursor", "done", "free_at", "full_at", "full_for", "host", "limit", "rate"),
-        *("tenant_id", "waiting"),
+        *("berth", "breaker", "brim", "busy", "cursor", "done", "free_at", "full_at", "full_for", "host", "limit"),
+        *("probe", "rate", "tenant_id", "waiting"),
     )
 
     def __init__(self, host: Host, tenant_id: UUID, limit: int) -> None:
@@ -87,6 +88,7 @@ class Gate:
         self.full_for = 0.0
         self.full_at: float | None = None
         self.free_at = 0.0
+        self.berth, self.probe = Berth(self, is_probe=False), Berth(self, is_probe=True)
         self.open_to(limit)
 
     def open_to(self, limit: int) -> None:
@@ -151,7 +153,7 @@ class Destinations:
         if name is None:
             return None
         host = self._hosts.get(name)
-        gate = None if host is None else host.gates.get(ticket.tenant_id)
+        gate = None if host is None else host.gates.get(ticket.tenant_id.int)
         return gate or self._learn(name, ticket.tenant_id)
 
     def _read(self, channel: str, target: str) -> str | None:
@@ -161,7 +163,7 @@ class Destinations:
         if self._known >= MOST_KNOWN:
             self._forget()
         host = self._hosts.setdefault(name, Host(name))
-        gate = host.gates[tenant_id] = Gate(host, tenant_id, min(FIRST_BERTHS, self._per_host))
+        gate = host.gates[tenant_id.int] = Gate(host, tenant_id, min(FIRST_BERTHS, self._per_host))
         self._known += 1
         return gate
 
@@ -169,9 +171,9 @@ class Destinations:
         """Keep what is in use and what is open, and if that is still too much, what is in use alone."""
         for spare_open in (True, False):
             for host in list(self._hosts.values()):
-                for tenant_id, gate in list(host.gates.items()):
+                for number, gate in list(host.gates.items()):
                     if not (gate.busy or gate.waiting or (spare_open and gate.breaker.is_open)):
-                        del host.gates[tenant_id]
+                        del host.gates[number]
                         self._known -= 1
                 if not host.gates:
                     del self._hosts[host.name]
@@ -203,12 +205,12 @@ class Destinations:
                 return None
             gate.breaker = breakers.probe(breaker, self._clock.now())
             self._take(gate)
-            return Berth(gate, is_probe=True)
+            return gate.probe
         if gate.has_berth(retry=retry) and host.busy < self._per_host:
             self._take(gate)
         elif not await self._wait(gate, retry=retry):
             return None
-        return Berth(gate, is_probe=False)
+        return gate.berth
 
     def leave(self, berth: Berth, outcome: outcomes.Outcome | None) -> None:
         """Give the berth back, and take from the outcome, if it came to one, what it says of the receiver."""
@@ -267,7 +269,7 @@ class Destinations:
             if waiter in host.waiters:
                 self._let_go(host, waiter, may_enter=False)
             elif waiter.turn.done() and not waiter.turn.cancelled() and waiter.turn.result():
-                self.leave(Berth(gate, is_probe=False), None)
+                self.leave(gate.berth, None)
             raise
 
     def _clear(self, host: Host, due: float) -> None:
