@@ -55,7 +55,7 @@ def _oldest(dialect: dialects.Dialect) -> TextualSelect:
     at = dialect.send_at
     query = text(
         f"select {_FIELDS} from {dialect.sends_index}"
-        f" where queue = :queue and {DUE} and {at} <= :now and {at} >= :floor and {INNOCENT}"
+        f" where queue = :queue and {DUE} and {at} <= :now and {at} >= :floor and {INNOCENT} and held_by is null"
         f" order by {at} limit :limit {dialect.skip_locked}"
     ).bindparams(bindparam("queue", type_=Name(100)), bindparam("now", type_=Instant), bindparam("floor", type_=Instant))
     return query.columns(*(_c[name] for name in Waiting._fields))
