@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
@@ -113,6 +114,18 @@ async def test_what_comes_back_is_not_overrun(bench: Bench, street: Street) -> N
     assert [waves[0], waves[1]] <= [1, 2]
     assert sum(waves[number] for number in range(4)) <= 15
     assert max(waves.values()) <= 2 * Options().per_host
+
+
+async def test_one_probe_goes_at_a_time_however_long_it_hangs(bench: Bench, street: Street) -> None:
+    street.acts["down"] = deliver(answering=1_000)
+    for number in range(60):
+        await street.add(number)
+    async with running(bench.engine()):
+        await bench.sleep(900)
+    send = Options().send_timeout / SECOND
+    probes = street.at["down"][breakers.DEFAULT.trip_after :]
+    assert len(probes) >= 4
+    assert all(later - earlier >= send for earlier, later in itertools.pairwise(probes))
 
 
 async def test_each_waits_once_a_period_while_a_receiver_is_left_alone(bench: Bench, street: Street) -> None:

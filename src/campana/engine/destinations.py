@@ -70,7 +70,7 @@ class Gate:
     """One tenant's way to one receiver."""
 
     __slots__ = (
-        *("berth", "breaker", "brim", "busy", "cursor", "done", "free_at", "full_at", "full_for", "host", "limit"),
+        *("berth", "breaker", "brim", "busy", "cursor", "done", "free_at", "full_at", "full_for", "host", "is_probing", "limit"),
         *("probe", "rate", "tenant_id", "waiting"),
     )
 
@@ -79,6 +79,7 @@ class Gate:
         self.host = host
         self.tenant_id = tenant_id
         self.breaker: Breaker = breakers.CLOSED
+        self.is_probing = False
         self.busy = 0
         self.waiting = 0
         self.cursor: datetime = instants.EPOCH
@@ -201,9 +202,10 @@ class Destinations:
         host, breaker = gate.host, gate.breaker
         if breaker.period is not None:
             # The guards have let it through, so the period is over: this is the probe, whatever else still hangs there.
-            if host.busy >= self._per_host:
-                return None
             gate.breaker = breakers.probe(breaker, self._clock.now())
+            if gate.is_probing or host.busy >= self._per_host:
+                return None
+            gate.is_probing = True
             self._take(gate)
             return gate.probe
         if gate.has_berth(retry=retry) and host.busy < self._per_host:
@@ -215,6 +217,7 @@ class Destinations:
     def leave(self, berth: Berth, outcome: outcomes.Outcome | None) -> None:
         """Give the berth back, and take from the outcome, if it came to one, what it says of the receiver."""
         gate = berth.gate
+        gate.is_probing = gate.is_probing and not berth.is_probe
         gate.busy -= 1
         gate.host.busy -= 1
         if outcome is not None:
