@@ -79,7 +79,7 @@ def kinds() -> str:
         "`state` it came to, the `fence` of the claim that ended, and where there are any the `attempt`, its `outcome`, the\n"
         "`reason` and the `actor`. A claim has none of its own.\n\n"
         + table(("kind", "when it is written"), [(_code(kind), meaning) for kind, meaning in events.KINDS.items()])
-        + "\nWhat happens to other things is an event too, written in the same way. It names the `actor`.\n\n"
+        + "\nWhat happens to other things is an event too, written in the same way. What somebody did names the `actor`.\n\n"
         + table(("kind", "when it is written"), [(_code(kind), meaning) for kind, meaning in events.OTHERS.items()])
     )
 

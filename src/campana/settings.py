@@ -49,6 +49,15 @@ class Settings(BaseModel):
     scheduler_batch_size: int = Field(100, ge=1, le=1_000, description="Deliveries taken by one claim")
     max_in_flight: int = Field(100, ge=1, le=10_000, description="Deliveries under way at once in one engine")
     max_in_flight_per_host: int = Field(20, ge=1, le=10_000, description="Requests under way at once to one destination host")
+    breaker_trip_after: int = Field(
+        5, ge=0, le=1_000, description="Failures in a row after which a receiver is left alone and then probed; 0: it never is"
+    )
+    breaker_first_seconds: float = Field(
+        10, ge=0.1, le=3600, description="How long it is left alone first; doubled by each probe"
+    )
+    breaker_longest_seconds: float = Field(
+        300, ge=0.1, le=3600, description="How long it is left alone at the most, also where it asks for more (Retry-After)"
+    )
     lease_seconds: float = Field(60, ge=1, le=3600, description="How long a claim lasts before another engine may take over")
     shutdown_grace_seconds: float = Field(30, ge=0, le=3600, description="How long a stopping engine waits for what is under way")
     disable_all_calls: bool = Field(False, description="True: this host's engines place no call; nobody can lift it from outside")

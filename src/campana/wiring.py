@@ -16,7 +16,7 @@ from campana.channels.base import Channel
 from campana.channels.log import Log
 from campana.channels.python import Handler, Python
 from campana.channels.webhook import Webhook
-from campana.domain import retries, switches
+from campana.domain import breakers, retries, switches
 from campana.engine.engine import Engine
 from campana.engine.options import Options
 from campana.engine.secrets import Keyring
@@ -109,6 +109,12 @@ def options_of(settings: Settings) -> Options:
         tick=timedelta(seconds=settings.tick_seconds),
         batch=settings.scheduler_batch_size,
         in_flight=settings.max_in_flight,
+        per_host=settings.max_in_flight_per_host,
+        breaker=breakers.Policy(
+            trip_after=settings.breaker_trip_after,
+            first=timedelta(seconds=settings.breaker_first_seconds),
+            longest=timedelta(seconds=settings.breaker_longest_seconds),
+        ),
         lease=timedelta(seconds=settings.lease_seconds),
         renewal=timedelta(seconds=settings.lease_seconds / 3),
         grace=timedelta(seconds=settings.shutdown_grace_seconds),

@@ -100,7 +100,7 @@ Script = Callable[[Talk], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def serving(script: Script, context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+async def serving(script: Script, context: ssl.SSLContext | None = None, *, port: int = 0) -> AsyncIterator[Server]:
     """Run a server that follows this script on every connection and closes each at the script's end."""
     seen = Server(scheme="https" if context else "http")
     tasks: set[asyncio.Task[None]] = set()
@@ -119,7 +119,7 @@ async def serving(script: Script, context: ssl.SSLContext | None = None) -> Asyn
             writer.transport.abort() if writer.transport.get_write_buffer_size() == 0 else writer.close()
             seen.closed.put_nowait(number)
 
-    server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(talk, "127.0.0.1", port, ssl=context)
     seen.port = server.sockets[0].getsockname()[1]
     try:
         yield seen

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from standardwebhooks import Webhook as Receiver
 
-from campana.channels import webhook
+from campana.channels import http, webhook
 from campana.channels.base import Parcel
 from campana.domain.outcomes import Ambiguous, Delivered, Failed, Outcome, TimedOut, Withheld
 from tests.channels.hostile import LOOPBACK, OK, SOON, Server, Talk, answering, client, once, serving, silent, yes
@@ -335,6 +335,74 @@ async def test_a_receiver_that_asks_for_patience_is_heard_only_where_a_retry_fol
             outcome = await send(server)
         assert isinstance(outcome, Failed)
         assert outcome.retry_after == expected
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "permanent"), [([410], False), (["4xx", 410], False), (["4xx"], True), (["5xx"], True), (None, True)]
+)
+async def test_gone_is_final_unless_the_target_names_that_very_code(retry_on: list[object] | None, permanent: bool) -> None:
+    async with serving(answering(saying(410, "Retry-After: 9"))) as server:
+        outcome = await send(server, target={} if retry_on is None else {"retry_on": retry_on})
+    assert isinstance(outcome, Failed)
+    assert outcome.permanent is permanent
+    assert (outcome.retry_after is None) is permanent
+
+
+@pytest.mark.parametrize("status", [301, 404, 408, 429, 500, 503])
+@pytest.mark.parametrize("word", ["abort-message", " Abort-Message "])
+async def test_a_receiver_that_asks_to_stop_gets_no_further_attempt(status: int, word: str) -> None:
+    wire = saying(status, f"Webhook-Delivery: {word}", "Retry-After: 9")
+    async with serving(answering(wire)) as server:
+        outcome = await send(server, target={"retry_on": ["3xx", "4xx", "5xx"]})
+    assert isinstance(outcome, Failed)
+    assert (outcome.permanent, outcome.retry_after) == (True, None)
+    assert outcome.ambiguous == (status in {408, 500, 503})
+    assert outcome.error.startswith(f"the receiver answered {status}")
+    assert outcome.error.endswith(" and asked to stop (webhook-delivery: abort-message)")
+    assert "webhook-delivery" in dict(outcome.answer.headers)
+
+
+async def test_beside_a_success_the_wish_to_stop_means_nothing() -> None:
+    wire = saying(200, "webhook-delivery: abort-message")
+    async with serving(answering(wire)) as server:
+        assert isinstance(await send(server), Delivered)
+        outcome = await send(server, target={"success": [201], "retry_on": [200]})
+        assert isinstance(outcome, Failed)
+        assert not outcome.permanent
+        assert isinstance(await send(server, target={"success": ["4xx", 200]}), Delivered)
+
+
+@pytest.mark.parametrize("word", ["abort", "abort-messages", "", "retry"])
+async def test_other_words_do_not_stop_anything(word: str) -> None:
+    async with serving(answering(saying(503, f"webhook-delivery: {word}"))) as server:
+        outcome = await send(server)
+    assert isinstance(outcome, Failed)
+    assert (outcome.permanent, outcome.error) == (False, "the receiver answered 503")
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308])
+async def test_a_redirect_is_final_and_never_followed(status: int) -> None:
+    async with serving(answering(OK)) as elsewhere:
+        location = f"Location: http://127.0.0.1:{elsewhere.port}/"
+        async with serving(answering(saying(status, location))) as server:
+            outcome = await send(server)
+        assert isinstance(outcome, Failed)
+        assert outcome.permanent
+        assert (len(server.requests), elsewhere.connections) == (1, 0)
+
+
+def test_a_destination_is_an_origin_whatever_is_behind_it() -> None:
+    channel = webhook.Webhook(http.Client(LOOPBACK), LOOPBACK, now=lambda: NOW)
+    origins = {
+        "https://Example.com/a?b=c": "https://example.com:443",
+        "https://example.com:443/": "https://example.com:443",
+        "http://example.com/": "http://example.com:80",
+        "https://example.com:8443/": "https://example.com:8443",
+        "http://10.0.0.1/": None,
+        "no url": None,
+    }
+    assert {url: channel.destination({"url": url}) for url in origins} == origins
+    assert channel.destination({}) is None
 
 
 async def test_an_answer_is_kept_as_text_with_the_headers_that_matter() -> None:

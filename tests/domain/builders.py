@@ -5,7 +5,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from campana.domain import deliveries, guards, instants, outcomes, retries
+from campana.domain import breakers, deliveries, guards, instants, outcomes, retries
 from campana.domain.ambiguity import Contract, OnAmbiguous
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -44,6 +44,7 @@ def guard_facts(
     suspended: frozenset[UUID] = frozenset(),
     slot_at: datetime | None = None,
     key_until: datetime | None = None,
+    breaker: breakers.Breaker = breakers.CLOSED,
 ) -> guards.Facts:
     return guards.Facts(
         now=now,
@@ -55,6 +56,7 @@ def guard_facts(
         suspended=suspended,
         slot_at=slot_at,
         key_until=key_until,
+        breaker=breaker,
     )
 
 

@@ -1,11 +1,12 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from campana.domain import deliveries, guards, switches
+from campana.domain import breakers, deliveries, guards, switches
 from campana.domain.guards import ALLOW, Defer, Guard, Hold, Skip, Verdict
 from tests.domain import builders
 
@@ -40,7 +41,7 @@ def test_the_first_guard_that_does_not_allow_decides_and_all_that_were_asked_are
 
 
 def test_the_guards_stand_in_the_order_of_the_model() -> None:
-    assert [guard.name for guard in guards.PIPELINE] == ["switch", "suspension", "expiry", "rate", "key"]
+    assert [guard.name for guard in guards.PIPELINE] == ["switch", "suspension", "expiry", "rate", "breaker", "key"]
 
 
 def test_a_delivery_waits_for_the_instant_that_a_limit_gave_it_and_for_no_other() -> None:
@@ -60,7 +61,7 @@ def test_a_key_that_may_be_forgotten_makes_a_repeat_unsafe() -> None:
 
 def test_nothing_stands_against_an_ordinary_delivery() -> None:
     ruling = guards.rule(guards.PIPELINE, builders.guard_facts(expires_at=builders.NOW + MICROSECOND))
-    assert ruling == guards.Ruling(verdict=ALLOW, asked=("switch", "suspension", "expiry", "rate", "key"))
+    assert ruling == guards.Ruling(verdict=ALLOW, asked=("switch", "suspension", "expiry", "rate", "breaker", "key"))
 
 
 @pytest.mark.parametrize(
@@ -133,3 +134,15 @@ def test_what_is_held_sleeps_until_later_or_ends_at_its_expiry(off: bool, suspen
         assert woken > builders.NOW, "it would be looked at again and again"
     else:
         assert (verdict, off, suspended) == (ALLOW, False, False)
+
+
+def test_what_its_receiver_can_not_take_waits_until_it_might() -> None:
+    later = builders.NOW + MICROSECOND
+    tripped = breakers.Breaker(failures=5, period=MICROSECOND, until=later)
+    asked = breakers.Breaker(until=later)
+    for breaker, reason in ((tripped, guards.BREAKER_OPEN), (asked, guards.RETRY_AFTER)):
+        ruling = guards.rule(guards.PIPELINE, builders.guard_facts(breaker=breaker))
+        assert (ruling.verdict, ruling.asked[-1]) == (Defer(until=later, reason=reason), "breaker")
+        assert guards.rule(guards.EDGE, builders.guard_facts(breaker=breaker)).verdict == ALLOW, "the probe itself may go"
+        past = replace(breaker, until=builders.NOW)
+        assert guards.rule(guards.PIPELINE, builders.guard_facts(breaker=past)).verdict == ALLOW

@@ -180,7 +180,9 @@ class Watcher:
             self._check_end(process, name, before, said)
         elif before.state in WAITING:
             woken = before.waits_for_another and name in {"claim", "apply", "reclaim", "fill", "turn"}
-            self.expect(woken or name in {"cancel", "release"}, "only a claim, a person and a release touch what waits", *said)
+            put_off = name == "put_off" and (row.wake_at or 0) > (before.wake_at or 0)
+            known = woken or put_off or name in {"cancel", "release"}
+            self.expect(known, "only a claim, a crowd, a person and a release touch what waits", *said)
         elif name in {"renew", "start_suspect"}:
             self.expect(before.lease_owner == self.engines[process.name].bytes, "touched by one who does not hold it", *said)
 
@@ -261,7 +263,8 @@ class Watcher:
         """Each delivery's events tell exactly the states that it was seen to come to."""
         e = schema.events.c
         told: dict[bytes, list[tuple[str, int]]] = {}
-        for row in self.inner._connection.execute(select(e.delivery_id, e.data).order_by(e.number)):
+        mine = select(e.delivery_id, e.data).where(e.delivery_id.is_not(None))
+        for row in self.inner._connection.execute(mine.order_by(e.number)):
             said = json.loads(row.data)
             told.setdefault(row.delivery_id.bytes, []).append((said["state"], said["fence"]))
         for it, history in self._history.items():

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from campana import store
 from campana.channels.base import Parcel
-from campana.domain import acts, lookups, outcomes, retries, switches
+from campana.domain import acts, breakers, lookups, outcomes, retries, switches
 from campana.domain.ambiguity import Contract, OnAmbiguous
 from campana.engine.engine import Engine
 from campana.engine.options import Options
@@ -72,6 +72,9 @@ OPTIONS = Options(
     run_limit=30 * SECOND,
     send_timeout=4 * SECOND,
     grace=5 * SECOND,
+    per_host=3,
+    crowd=1,
+    breaker=breakers.Policy(trip_after=2, first=1 * SECOND, longest=6 * SECOND),
 )
 LONGEST = 600.0
 """Virtual seconds after which a delivery that has not ended never will."""
@@ -160,6 +163,12 @@ class Stage:
 
             def take(self, parcel: Parcel, *, at: datetime, applies: bool) -> None:
                 watcher.sent(process, parcel)
+                for host in engine.destinations._hosts.values():
+                    watcher.expect(host.busy <= OPTIONS.per_host, "no receiver has more than its share", process.name, host.name)
+                    for gate in host.gates.values():
+                        watcher.expect(
+                            gate.busy >= 0 and gate.waiting >= 0, "a berth is given back once", process.name, host.name
+                        )
                 transit = stage.transits.pop(parcel.idempotency_key, 0.0)
                 arrive = functools.partial(self.behind.take, parcel, at=stage.clock.true(), applies=applies)
                 if not transit:
@@ -184,7 +193,7 @@ class Stage:
                 answer=self.answer,
             )
             channels[kind] = FaultyChannel(inner, process, self.fates)
-        return Engine(
+        engine = Engine(
             world=World(process.clock, SeededChance(f"{self.seed} {process.name}")),
             database=self.database(process, process.name, telemetry),
             pulse=self.database(process, f"{process.name} pulse", telemetry),
@@ -195,6 +204,7 @@ class Stage:
             options=OPTIONS,
             owns_file=not self.has_server,
         )
+        return engine
 
     async def node(self, number: int) -> None:
         """Run an engine; when it dies or ends, another one in its place."""
@@ -225,6 +235,8 @@ class Stage:
         said(not process.tasks, "no task is left", process.name, list(process.tasks))
         said(not engine.lookups.under_way, "no look-up is under way", process.name)
         said(not engine._busy and engine.quarantine.room > 0, "nothing is under way", process.name, engine._busy)
+        hosts = engine.destinations._hosts.values()
+        said(not any(host.busy or host.waiters for host in hosts), "every berth is free", process.name)
         said(not any(engine._busy_by_queue.values()), "every slot is free", process.name, engine._busy_by_queue)
 
     async def add(self, database: Database, number: int, kind: str, *, after: float, **said: object) -> None:

@@ -39,7 +39,7 @@ async def test_the_attempts_row_is_there_before_the_first_byte(bench: Bench) -> 
     await round_of(bench.engine())
     assert seen == [[(None, 1, 1, None)]]
     (attempt,) = await bench.attempts(one)
-    assert (attempt.outcome, attempt.number, attempt.guards) == ("delivered", 1, "switch,suspension,expiry,rate,key")
+    assert (attempt.outcome, attempt.number, attempt.guards) == ("delivered", 1, "switch,suspension,expiry,rate,breaker,key")
     assert attempt.finished_at >= attempt.started_at
     assert await bench.states(one) == [State.COMPLETED]
 

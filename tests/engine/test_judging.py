@@ -53,7 +53,7 @@ async def test_each_outcome_leads_to_its_state_instant_and_key(bench: Bench, cas
     (attempt,) = await bench.attempts(one)
     assert (attempt.outcome, attempt.number, attempt.key_number, attempt.late) == (outcomes.name(outcome), 1, 1, False)
     assert attempt.worker == engine.id
-    assert attempt.guards == "switch,suspension,expiry,rate,key"
+    assert attempt.guards == "switch,suspension,expiry,rate,breaker,key"
 
 
 @pytest.mark.parametrize(("act", "same"), [(apply_then_drop(), True), (drop_before_apply(), True), (refuse(), False)])

@@ -47,6 +47,14 @@ class Channel(Protocol):
 
 
 @runtime_checkable
+class Addressed(Channel, Protocol):
+    """A channel whose receivers can be told apart: what one of them does to its deliveries is kept from the others'."""
+
+    def destination(self, target: Mapping[str, Any]) -> str | None:
+        """Return who receives this, the same text for the same receiver; None where that can't be told."""
+
+
+@runtime_checkable
 class Asked(Channel, Protocol):
     """A channel whose provider can be asked what came of an attempt; its contract says from when on."""
 

@@ -13,14 +13,19 @@ from uuid import UUID
 from campana.channels import netguard
 from campana.channels.base import Parcel, Permit
 from campana.channels.http import Client, Failure, Request, Response, UnsendableError
-from campana.channels.webhook_target import BODILESS, RETRY_ON, SUCCESS, is_reserved, matches, validate, with_query
+from campana.channels.webhook_target import BODILESS, RETRY_ON, SUCCESS, is_repeated, is_reserved, matches, validate, with_query
 from campana.domain import ambiguity, durations
 from campana.domain.outcomes import Answer, Delivered, Failed, Outcome, Withheld
 
 __all__ = ["Webhook", "retry_after", "sign", "validate"]
 
+ABORT = "abort-message"
+"""What a receiver says in `webhook-delivery` where no further attempt at this message is wanted."""
 _INTEREST = frozenset(
-    {"content-encoding", "content-type", "date", "location", "request-id", "retry-after", "server", "x-request-id"}
+    {
+        *("content-encoding", "content-type", "date", "location", "request-id", "retry-after", "server", "x-request-id"),
+        "webhook-delivery",
+    }
 )
 _LONGEST_HEADER = 1_024
 _LONGEST_BODY = 65_536
@@ -82,6 +87,14 @@ class Webhook:
             case other:
                 assert_never(other)
 
+    def destination(self, target: Mapping[str, Any]) -> str | None:
+        """Return the origin that the request goes to, or None where nothing would be sent."""
+        try:
+            url = self._read(str(target.get("url")))
+        except ValueError:
+            return None
+        return f"{url.scheme}://{url.host}:{url.port}"
+
     async def close(self) -> None:
         """Close the client's connections."""
         await self._client.close()
@@ -121,12 +134,14 @@ class Webhook:
         status, answer = response.status, _evidence(response)
         if matches(status, tuple(target.get("success", SUCCESS))):
             return Delivered(answer=answer)
-        again = matches(status, tuple(target.get("retry_on", RETRY_ON)))
+        headers = dict(response.headers)
+        aborts = _aborts(status, headers.get("webhook-delivery"))
+        again = not aborts and is_repeated(status, tuple(target.get("retry_on", RETRY_ON)))
         return Failed(
-            error=_words(status),
+            error=f"{_words(status)} and asked to stop (webhook-delivery: {ABORT})" if aborts else _words(status),
             permanent=not again,
             ambiguous=self.contract.is_unknown(status),
-            retry_after=retry_after(dict(response.headers).get("retry-after"), self._now()) if again else None,
+            retry_after=retry_after(headers.get("retry-after"), self._now()) if again else None,
             answer=answer,
         )
 
@@ -151,6 +166,11 @@ def retry_after(text: str | None, now: datetime) -> timedelta | None:
         return None
     wait = (at if at.tzinfo else at.replace(tzinfo=UTC)) - now
     return wait if wait > timedelta(0) else None
+
+
+def _aborts(status: int, said: str | None) -> bool:
+    """Say whether the receiver wants no further attempt at this message; beside a success the word means nothing."""
+    return said is not None and status // 100 != 2 and said.strip().lower() == ABORT  # noqa: PLR2004 - the class of success
 
 
 @lru_cache(maxsize=256)

@@ -18,6 +18,8 @@ BODILESS = frozenset({"GET", "DELETE"})
 SUCCESS: tuple[int | str, ...] = ("2xx",)
 RETRY_ON: tuple[int | str, ...] = (408, 425, 429, "5xx")
 
+GONE = 410
+
 LONGEST_TIMEOUT = timedelta(minutes=5)
 LARGEST_BODY = 262_144
 MOST_HEADERS = 50
@@ -49,6 +51,11 @@ def is_reserved(name: str) -> bool:
 def matches(status: int, forms: tuple[int | str, ...]) -> bool:
     """Say whether a status is among codes such as 429 and classes such as 5xx."""
     return status in forms or f"{status // 100}xx" in forms
+
+
+def is_repeated(status: int, forms: tuple[int | str, ...]) -> bool:
+    """Say whether a failure of this status is tried again: what is gone is gone, unless the very code is named."""
+    return status in forms if status == GONE else matches(status, forms)
 
 
 def with_query(url: netguard.Url, query: Mapping[str, Any]) -> netguard.Url:

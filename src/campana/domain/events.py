@@ -1,4 +1,4 @@
-"""Events: what each change of a delivery's state is called in the outbox.
+"""Events: what each change of a delivery's state is called in the outbox, and what else is told there.
 
 A claim is a lease and no news, so it has no event of its own: the event of its end names its fence. What neither begins nor
 ends in another state (a look-up that is unsure, a release from a closed scope) is none either.
@@ -22,10 +22,12 @@ KINDS: Mapping[str, str] = {
 }
 """Every kind of event of a delivery, and what is true when it is written."""
 OTHERS: Mapping[str, str] = {
+    "breaker.tripped": "A receiver of the tenant's keeps failing: an engine sends nothing there until it has answered a probe.",
+    "breaker.closed": "That receiver answers again, and its deliveries go on.",
     "switch.changed": "A `scope` was switched off or on again, with its `reason`.",
     "project.secret_rotated": "The project `project_id` signs with its secret `number` now; older ones end by `older_until`.",
 }
-"""Every kind of event of anything else; each names the `actor`."""
+"""Every kind of event of anything else; what somebody did names the `actor`."""
 
 
 def kind(state: State, *, was_tried: bool) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from campana.domain import switches
+from campana.domain import breakers, switches
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class Doubt:
 
 Verdict = Allow | Defer | Hold | Skip | Doubt
 ALLOW = Allow()
+BREAKER_OPEN, RETRY_AFTER, BUSY = "breaker_open", "receiver_asked", "destination_busy"
+"""Why a delivery is put off for its receiver's sake: it keeps failing, it named an instant, it has its fill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ class Facts:
     """What the limits above it handed out."""
     key_until: datetime | None = None
     """From when on the provider may have forgotten the key under which it was sent before."""
+    breaker: breakers.Breaker = breakers.CLOSED
+    """What is known of its receiver's health."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,13 @@ def _rate(facts: Facts) -> Verdict:
     return Defer(until=facts.slot_at, reason="rate_limited", slot_at=facts.slot_at)
 
 
+def _breaker(facts: Facts) -> Verdict:
+    until = breakers.stands(facts.breaker, facts.now)
+    if until is None:
+        return ALLOW
+    return Defer(until=until, reason=BREAKER_OPEN if facts.breaker.is_open else RETRY_AFTER)
+
+
 def _key(facts: Facts) -> Verdict:
     if facts.key_until is None or facts.now < facts.key_until:
         return ALLOW
@@ -142,6 +153,6 @@ def _is_expired(facts: Facts) -> bool:
 
 
 _STOPS = (Guard("switch", _switch), Guard("suspension", _suspension), Guard("expiry", _expiry))
-PIPELINE: tuple[Guard, ...] = (*_STOPS, Guard("rate", _rate), Guard("key", _key))
+PIPELINE: tuple[Guard, ...] = (*_STOPS, Guard("rate", _rate), Guard("breaker", _breaker), Guard("key", _key))
 EDGE: tuple[Guard, ...] = (*_STOPS, Guard("key", _key))
 """What is looked at once more at the very edge, since it may change at any moment."""

@@ -12,10 +12,11 @@ from uuid import UUID
 
 from campana import store
 from campana.channels.base import Channel, Parcel
+from campana.domain import breakers, guards, outcomes, policies, switches
 from campana.domain import deliveries as model
-from campana.domain import guards, outcomes, policies, switches
 from campana.domain.tickets import Attempt, Settlement, Ticket, Withheld
 from campana.engine import parcels
+from campana.engine.destinations import Destinations, Gate
 from campana.engine.options import Options
 from campana.engine.tick import Tick
 from campana.errors import UnavailableError
@@ -40,6 +41,7 @@ class Deliverer:
         tick: Tick,
         database: Database,
         channels: Mapping[str, Channel],
+        destinations: Destinations,
         secret: bytes,
         telemetry: Telemetry,
         options: Options,
@@ -50,6 +52,7 @@ class Deliverer:
         self._tick = tick
         self._database = database
         self._channels = channels
+        self._destinations = destinations
         self._secret = secret
         self._telemetry = telemetry
         self._options = options
@@ -57,9 +60,35 @@ class Deliverer:
 
     async def deliver(self, ticket: Ticket, send_until: float) -> Settlement:
         """Return what shall become of the ticket; after `send_until` (steady seconds) nothing leaves any more."""
-        ruling = self.rule(ticket)
+        gate = self._destinations.find(ticket)
+        ruling = self._rule(ticket, guards.PIPELINE, gate)
+        if gate is None:
+            allowed = isinstance(ruling.verdict, guards.Allow)
+            return await self._attempt(ticket, ruling, send_until) if allowed else self._withhold(ticket, ruling)
         if not isinstance(ruling.verdict, guards.Allow):
-            return self._withhold(ticket, ruling)
+            return self._withhold(ticket, self._in_turn(gate, ruling))
+        berth = await self._destinations.enter(gate, retry=ticket.attempt_count > 0)
+        if berth is None:
+            busy = guards.Defer(until=self._world.clock.now(), reason=guards.BUSY)
+            return self._withhold(ticket, self._in_turn(gate, guards.Ruling(verdict=busy, asked=(*ruling.asked, "destination"))))
+        outcome = None
+        try:
+            settlement = await self._attempt(ticket, ruling, send_until)
+            outcome = settlement.attempt.outcome if settlement.attempt is not None else None
+        finally:
+            self._destinations.leave(berth, outcome)
+        return settlement
+
+    def _in_turn(self, gate: Gate, ruling: guards.Ruling) -> guards.Ruling:
+        """Return the ruling with an instant of its own, where others are put off for the same reason."""
+        match ruling.verdict:
+            case guards.Defer(until=until, reason=(guards.BREAKER_OPEN | guards.RETRY_AFTER | guards.BUSY) as reason):
+                verdict = guards.Defer(until=self._destinations.turn(gate, until), reason=reason)
+                return guards.Ruling(verdict=verdict, asked=ruling.asked)
+            case _:
+                return ruling
+
+    async def _attempt(self, ticket: Ticket, ruling: guards.Ruling, send_until: float) -> Settlement:
         channel, board, started_at = self._channels[ticket.channel], self._tick.board, self._world.clock.now()
         parcel = self._parcel(ticket, channel)
         refused: guards.Ruling | None = None
@@ -152,6 +181,9 @@ class Deliverer:
 
     def rule(self, ticket: Ticket, pipeline: Sequence[guards.Guard] = guards.PIPELINE) -> guards.Ruling:
         """Return what the guards say of a ticket now."""
+        return self._rule(ticket, pipeline, self._destinations.find(ticket))
+
+    def _rule(self, ticket: Ticket, pipeline: Sequence[guards.Guard], gate: Gate | None) -> guards.Ruling:
         board = self._tick.board
         facts = guards.Facts(
             now=self._world.clock.now(),
@@ -164,6 +196,7 @@ class Deliverer:
             schedule_id=ticket.schedule_id,
             slot_at=ticket.slot_at,
             key_until=self._key_until(ticket),
+            breaker=breakers.CLOSED if gate is None else gate.breaker,
         )
         return guards.rule(pipeline, facts)
 

@@ -19,7 +19,9 @@ from campana.domain.instants import LAST
 from campana.domain.tickets import Settlement, Ticket
 from campana.engine.bulk import Bulk
 from campana.engine.claim import Claimer
+from campana.engine.crowds import disperse
 from campana.engine.deliver import Deliverer
+from campana.engine.destinations import Destinations
 from campana.engine.limits import reserve
 from campana.engine.lookups import Lookups
 from campana.engine.options import Options
@@ -98,16 +100,11 @@ class Engine:
         self.relay = Relay(me=self.id, world=world, database=database, telemetry=telemetry)
         self.sweeper = Sweeper(me=self.id, world=world, database=database, telemetry=telemetry, keep=options.retention)
         self.claimer = Claimer(me=self.id, world=world, options=options, window=database.dialect.fair_window)
+        self.destinations = Destinations(me=self.id, world=world, channels=channels, telemetry=telemetry, options=options)
         self.deliverer = Deliverer(
-            me=self.id,
-            world=world,
-            tick=self.tick,
-            database=database,
-            channels=channels,
-            secret=secret,
-            telemetry=telemetry,
-            options=options,
-        )
+            me=self.id, world=world, tick=self.tick, database=database, channels=channels, destinations=self.destinations,
+            secret=secret, telemetry=telemetry, options=options,
+        )  # fmt: skip
         self.bulk = Bulk(world=world, database=database, telemetry=telemetry, wakeup=self.wakeup)
         self.quarantine = Quarantine()
         self._busy: dict[tuple[UUID, int], asyncio.Task[None]] = {}
@@ -130,6 +127,7 @@ class Engine:
             # Known outcomes that wait to be written go first, else their leases would be ended over them; the tick rings again.
             more = not self._is_away and await self._run_timers(now)
         if self.wakeup.next_send <= now and self.can_claim:
+            more = await disperse(self._world, self._database, self.destinations, self.claimer, self._queues) > 0 or more
             more = await self._claim() or more
         return more
 
@@ -154,6 +152,17 @@ class Engine:
     async def release_once(self) -> int:
         """Bring forward what was parked by a scope that is open again."""
         return await release(self._world, self._database, self.tick, self.wakeup)
+
+    async def tell_once(self) -> None:
+        """Write to the outbox which receivers began to fail, and which came back."""
+        told = self.destinations.told
+        batch = [told.popleft() for _ in range(len(told))]
+        if batch:
+            try:
+                await self._database.write(store.events.write, batch)
+            except UnavailableError:
+                told.extendleft(reversed(batch))
+                raise
 
     async def look_for_unserved_once(self) -> None:
         """Tell of queues in which work is due that nobody serves; of several engines one does."""
@@ -280,6 +289,7 @@ class Engine:
                 self.relay.run(lambda: self.tick.chores.events),
                 self.sweeper.run(),
                 self._every(timedelta(seconds=2), "engine.bulk", self._do_what_was_asked_for_many),
+                self._every(timedelta(seconds=1), "engine.tell", self.tell_once),
                 self._every(UNSERVED_AFTER, "engine.look_for_unserved", self.look_for_unserved_once),
             )
         ]
@@ -378,6 +388,9 @@ class Engine:
 
     async def _leave(self) -> None:
         try:
+            if self.destinations.told:
+                await self.tell_once()
+                await self.relay.step()
             await self._database.write(store.engines.leave, self.id, now=self._world.clock.now())
         except UnavailableError as error:
             self._telemetry.emit(logging.WARNING, "engine.leave_failed", error=str(error)[:300])

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from campana.domain import breakers
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -11,6 +13,11 @@ class Options:
     tick: timedelta = timedelta(seconds=1)
     batch: int = 100
     in_flight: int = 100
+    per_host: int = 20
+    """How many of them may be under way to one receiver."""
+    crowd: int = 40
+    """So many deliveries turned away one by one make a crowd, which is put off at once."""
+    breaker: breakers.Policy = breakers.DEFAULT
     lease: timedelta = timedelta(seconds=60)
     renewal: timedelta = timedelta(seconds=20)
     run_limit: timedelta = timedelta(minutes=15)

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from campana import store
-from campana.domain import switches
+from campana.domain import guards, switches
 from campana.domain.deliveries import FINAL, LOOKUP, State
 from campana.domain.tickets import ALONE, SUSPICIOUS
 from campana.errors import NotFoundError
@@ -23,7 +23,8 @@ class Held:
     """One thing that keeps a delivery from being sent now."""
 
     kind: str
-    """Among them `not_due`, `retry`, `deferred`, `switch`, `suspension`, `lane`, `slots`, `limit`, `engine` and `queue`."""
+    """`not_due`, `retry`, `deferred`, `switch`, `suspension`, `parked`, `lane`, `slots`, `limit`, `breaker`, `destination`,
+    `engine`, `suspect` or `queue`."""
     text: str
     scope: str | None = None
     until: datetime | None = None
@@ -185,12 +186,26 @@ _DEFERRED = {"worker_lost": "workers were lost with it in hand", **stories.UNSIG
 
 def _later(record: Any, now: datetime) -> Held:
     at = said(record.wake_at)
+    if record.reason in _RECEIVERS:
+        kind, text = _RECEIVERS[record.reason]
+        return Held(kind=kind, text=text.format(at=at), until=record.wake_at)
     if State(record.state) is State.PENDING_RETRY and record.reason not in _DEFERRED:
         return Held(kind="retry", text=f"Its next attempt is at {at}.", until=record.wake_at)
     if record.due_at > now:
         return Held(kind="not_due", text=f"It is due at {at}.", until=record.wake_at)
     why = _DEFERRED.get(record.reason or "", (record.reason or "").replace("_", " "))
     return Held(kind="deferred", text=f"It was put off until {at}{f': {why}' if why else ''}.", until=record.wake_at)
+
+
+_RECEIVERS = {
+    guards.BREAKER_OPEN: (
+        "breaker",
+        "Its receiver keeps failing, so it is left alone; this one waits until {at}. After each rest one delivery is tried.",
+    ),
+    guards.RETRY_AFTER: ("breaker", "Its receiver has asked to be left alone for a while; this one waits until {at}."),
+    guards.BUSY: ("destination", "Its receiver has as much under way as it takes; this one comes again at {at}."),
+}
+"""What keeps it for its receiver's sake, by its reason."""
 
 
 def _unserved(facts: Facts) -> Iterator[Held]:
@@ -263,7 +278,7 @@ def _next_send(record: Any, holds: Sequence[Held], at: datetime, now: datetime) 
         return Next(at=at, what="skip", text=_expiring(record, now))
     if record.held_by is not None:
         return Next(at=at, what="look", text=f"It is looked at again at {said(at)} at the latest, sooner if that changes.")
-    if any(one.kind in {"switch", "suspension", "lane", "slots"} for one in holds):
+    if any(one.kind in {"switch", "suspension", "lane", "slots", "breaker", "destination"} for one in holds):
         return Next(at=at, what="look", text=f"It is looked at next at {said(at)}, and sent if nothing stands against it then.")
     if any(one.kind == "engine" for one in holds):
         return Next(at=at, what="attempt", text="It is sent once it is due and an engine serves it.")

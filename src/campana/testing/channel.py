@@ -1,9 +1,10 @@
 """A channel that follows a script, and a receiver that remembers everything that ever reached it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from campana.channels.base import Parcel, Permit
 from campana.domain import ambiguity, lookups, outcomes
@@ -102,13 +103,18 @@ class ScriptedChannel:
         contract: Contract = REPEATABLE,
         receiver: Receiver | None = None,
         answer: Callable[[Parcel], lookups.Answer] | None = None,
+        destination: Callable[[Mapping[str, Any]], str | None] | None = None,
     ) -> None:
-        """Go out under this name, with this contract, to this receiver; look-ups get this answer, else what it remembers."""
+        """Go out under this name, with this contract, to this receiver; look-ups get this answer, else what it remembers.
+
+        Its receivers are told apart by `destination`, or not at all.
+        """
         self.name = name
         self.contract = contract
         self.receiver = receiver or Receiver()
         self._clock = clock
         self._answer = answer
+        self._destination = destination
         self._acts = iter(()) if callable(script) else iter(script)
         self._choose = script if callable(script) else lambda _: next(self._acts, deliver())
 
@@ -126,6 +132,10 @@ class ScriptedChannel:
         if act.answering > 0:
             await self._clock.sleep(min(act.answering, patience))
         return act.outcome if act.answering <= patience else ambiguity.outcome_of(Trouble.READ_TIMEOUT, "")
+
+    def destination(self, target: Mapping[str, Any]) -> str | None:
+        """Return who receives this, where the script tells receivers apart."""
+        return None if self._destination is None else self._destination(target)
 
     async def lookup(self, parcel: Parcel) -> lookups.Answer:
         """Answer as the script says, or look among what ever reached the receiver."""
