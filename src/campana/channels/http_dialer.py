@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv6Address, ip_address
 
 from campana.channels import netguard
+from campana.channels.http2_connection import Http2Connection
 from campana.channels.http_connection import Connection
 from campana.channels.http_message import Failure
 from campana.domain.ambiguity import Trouble
@@ -27,8 +28,22 @@ def tls() -> ssl.SSLContext:
     """Return a context that checks names and chains and speaks TLS 1.2 or later."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols(["h2", "http/1.1"])
     return context
+
+
+class _Chooser(asyncio.Protocol):
+    """Becomes what the handshake agreed on, before a byte of it is read."""
+
+    def __init__(self, keepalive: float) -> None:
+        self._keepalive = keepalive
+        self.chosen: Connection | Http2Connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        agreed = transport.get_extra_info("ssl_object").selected_alpn_protocol()
+        self.chosen = (Http2Connection if agreed == "h2" else Connection)(keepalive=self._keepalive)
+        transport.set_protocol(self.chosen)
+        self.chosen.connection_made(transport)
 
 
 class Dialer:
@@ -46,7 +61,7 @@ class Dialer:
         self._known: dict[tuple[str, int], tuple[float, Sequence[str]]] = {}
         self._asking: dict[tuple[str, int], asyncio.Task[Sequence[str]]] = {}
 
-    async def open(self, url: netguard.Url, within: float) -> Connection | Failure:
+    async def open(self, url: netguard.Url, within: float) -> Connection | Http2Connection | Failure:
         """Return a connection to an address that was checked, or why there is none; either way nothing was sent."""
         limit = asyncio.timeout(within)
         try:
@@ -97,7 +112,7 @@ class Dialer:
         self._known[key] = (asyncio.get_running_loop().time() + self._ttl, addresses)
         return addresses
 
-    async def _first(self, url: netguard.Url, addresses: Sequence[str], within: float) -> Connection | Failure:
+    async def _first(self, url: netguard.Url, addresses: Sequence[str], within: float) -> Connection | Http2Connection | Failure:
         loop = asyncio.get_running_loop()
         end = loop.time() + within
         failure = Failure(trouble=Trouble.NO_CONNECTION, detail=url.host)
@@ -119,10 +134,10 @@ class Dialer:
                 return connection
         return failure
 
-    async def _connect(self, url: netguard.Url, address: str, loop: asyncio.AbstractEventLoop) -> Connection:
+    async def _connect(self, url: netguard.Url, address: str, loop: asyncio.AbstractEventLoop) -> Connection | Http2Connection:
         secure = url.scheme == "https"
-        _, connection = await loop.create_connection(
-            lambda: Connection(keepalive=self._keepalive),
+        _, made = await loop.create_connection(
+            lambda: _Chooser(self._keepalive) if secure else Connection(keepalive=self._keepalive),
             address,
             url.port,
             family=socket.AF_INET6 if isinstance(ip_address(address), IPv6Address) else socket.AF_INET,
@@ -130,7 +145,11 @@ class Dialer:
             ssl=self._context if secure else None,
             server_hostname=url.host if secure else None,
         )
-        return connection
+        if not isinstance(made, _Chooser):
+            return made
+        if isinstance(made.chosen, Http2Connection):
+            await _settled(made.chosen)
+        return made.chosen
 
     async def close(self) -> None:
         """Stop asking for names."""
@@ -138,6 +157,17 @@ class Dialer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _settled(connection: Http2Connection) -> None:
+    """Wait for the peer's first words: only then it is known how much it takes at once, and that it takes anything."""
+    try:
+        well = await asyncio.shield(connection.settled)
+    except asyncio.CancelledError:
+        connection.close()
+        raise
+    if not well:
+        raise ConnectionError
 
 
 def _reason(error: ssl.SSLError) -> str:
