@@ -190,11 +190,6 @@ async def test_the_system_resolver_gives_each_address_once() -> None:
 # -- TLS
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 async def over_tls(
     server_context: ssl.SSLContext, trusting: ssl.SSLContext, host: str = "hook.example.com"
 ) -> tuple[object, list[bytes]]:

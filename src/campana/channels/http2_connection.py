@@ -24,7 +24,9 @@ from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 
 from campana.channels.http2_frames import (
+    DATA_FRAME,
     GOAWAY_FRAME,
+    HEADERS_FRAME,
     LARGEST,
     SETTINGS_FRAME,
     BrokenError,
@@ -253,6 +255,8 @@ class Http2Connection(asyncio.Protocol):
     def _take(self, frame: Frame) -> None:
         if not self.settled.done() and frame.kind != SETTINGS_FRAME:
             raise BrokenError("it does not begin as HTTP/2 does")
+        if frame.kind in (DATA_FRAME, HEADERS_FRAME) and frame.stream % 2 == 0:
+            raise BrokenError("an answer on a stream of its own")
         self._noise += 1
         if self._noise > NOISE:
             raise BrokenError(f"more than {NOISE} frames that say nothing")
@@ -296,7 +300,7 @@ class Http2Connection(asyncio.Protocol):
         if stream is None:
             return
         if isinstance(event, InformationalResponseReceived):
-            stream.interim()
+            stream.interim(event.headers)
         else:
             self._noise -= 1
             stream.head(event.headers, self._decoder.lengths, self._decoder.count)

@@ -16,6 +16,7 @@ LARGEST = 16_384
 BLOCK_FRAMES = 32
 """Frames that one block of headers may be cut into."""
 
+DATA_FRAME = 0x0
 HEADERS_FRAME = 0x1
 SETTINGS_FRAME = 0x4
 GOAWAY_FRAME = 0x7

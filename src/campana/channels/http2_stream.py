@@ -110,7 +110,7 @@ class Stream:
         self._part_came = True
         found = [(bytes(name), bytes(value)) for name, value in headers]
         status, rest = found[:1], found[1:]
-        if not status or status[0][0] != b":status" or not _STATUS.fullmatch(status[0][1]) or status[0][1] == b"101":
+        if not status or status[0][0] != b":status" or not _STATUS.fullmatch(status[0][1]):
             self.fail(Trouble.UNREADABLE, "no HTTP/2 answer")
         elif count > HEADERS:
             self.fail(Trouble.UNREADABLE, f"more than {HEADERS} headers")
@@ -124,11 +124,14 @@ class Stream:
             self._headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in rest)
             self._declared = int(lengths[0]) if lengths and self._status not in _BODILESS else None
 
-    def interim(self) -> None:
+    def interim(self, headers: Iterable[HeaderTuple | tuple[bytes, bytes]]) -> None:
         """Put up with an interim answer, for a while."""
         self._part_came = True
         self._interim += 1
-        if self._interim > INTERIM:
+        status = next((bytes(value) for name, value in headers if name == b":status"), b"")
+        if not _STATUS.fullmatch(status) or status == b"101":
+            self.fail(Trouble.UNREADABLE, "no HTTP/2 answer")
+        elif self._interim > INTERIM:
             self.fail(Trouble.UNREADABLE, f"more than {INTERIM} interim answers")
 
     def data(self, data: bytes) -> None:
