@@ -333,7 +333,7 @@ async def test_memory_does_not_grow_with_the_number_of_hosts() -> None:
             url = netguard.Url(scheme="http", host=f"h{number}.example.com", port=80, target="/")
             assert trouble(await sender.send(http.Request(method="POST", url=url), yes)) is Trouble.UNRESOLVED
         assert not sender._hosts
-        assert not sender._dialer._asking
+        assert not sender._names._asking
 
 
 async def test_no_more_connections_are_kept_idle_than_allowed() -> None:

@@ -50,10 +50,8 @@ class Client:
         context: ssl.SSLContext | None = None,
     ) -> None:
         """Keep the bounds; nothing is opened yet."""
-        self._rules = rules
-        self._dialer = http_dialer.Dialer(
-            rules, resolver=resolver, context=context or http_dialer.tls(), keepalive=keepalive, dns_ttl=dns_ttl
-        )
+        self._names = http_dialer.Names(rules, resolver=resolver, ttl=dns_ttl)
+        self._dialer = http_dialer.Dialer(self._names, context=context or http_dialer.tls(), keepalive=keepalive)
         self._per_host = per_host
         self._pool = Pool(max_idle=max_idle, keepalive=keepalive)
         self._hosts = self._pool.hosts
@@ -81,15 +79,6 @@ class Client:
                 raise
         return _late(attempt, request.url, timeout)
 
-    async def refusal(self, url: netguard.Url) -> str | None:
-        """Resolve the URL's host and return a sentence if it is refused; a name that doesn't resolve is taken."""
-        sentence = netguard.url_refusal(url, self._rules)
-        if sentence:
-            return sentence
-        found = await self._dialer.checked(url)
-        refused = isinstance(found, Failure) and found.trouble is Trouble.REFUSED_ADDRESS
-        return netguard.REFUSED if refused else None
-
     async def close(self) -> None:
         """Close the idle connections and stop what runs by itself."""
         self._closed = True
@@ -97,7 +86,7 @@ class Client:
             task.cancel()
         await asyncio.gather(*self._dials, return_exceptions=True)
         self._pool.close()
-        await self._dialer.close()
+        await self._names.close()
 
     async def _send(
         self, request: Request, wire: bytes, permit: Permit, connect_timeout: float, attempt: _Attempt

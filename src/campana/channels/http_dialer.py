@@ -24,6 +24,26 @@ async def resolve(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
+def sparing(together: int, most: int) -> Resolver:
+    """Return the system's resolver for what can do without: so many names at once, and no more waiting than `most`.
+
+    The threads behind it are few, and whoever has to send is served by the same ones.
+    """
+    free, waiting = asyncio.Semaphore(together), [0]
+
+    async def resolver(host: str, port: int) -> Sequence[str]:
+        if waiting[0] >= most:
+            raise OSError("too many names are being looked up")
+        waiting[0] += 1
+        try:
+            async with free:
+                return await resolve(host, port)
+        finally:
+            waiting[0] -= 1
+
+    return resolver
+
+
 def tls() -> ssl.SSLContext:
     """Return a context that checks names and chains and speaks TLS 1.2 or later."""
     context = ssl.create_default_context()
@@ -46,34 +66,21 @@ class _Chooser(asyncio.Protocol):
         self.chosen.connection_made(transport)
 
 
-class Dialer:
-    """Opens connections. Remembers what a name resolved to for a few seconds, and asks once for all who wait for it."""
+class Names:
+    """Finds out where names lead. Remembers it for a few seconds, and asks once for all who wait for it."""
 
-    def __init__(
-        self, rules: netguard.Rules, *, resolver: Resolver, context: ssl.SSLContext, keepalive: float, dns_ttl: float
-    ) -> None:
-        """Keep the rules and the doors to the world."""
+    def __init__(self, rules: netguard.Rules, *, resolver: Resolver = resolve, ttl: float = 10.0) -> None:
+        """Keep the rules and the door to the world."""
         self._rules = rules
         self._resolver = resolver
-        self._context = context
-        self._keepalive = keepalive
-        self._ttl = dns_ttl
+        self._ttl = ttl
         self._known: dict[tuple[str, int], tuple[float, Sequence[str]]] = {}
         self._asking: dict[tuple[str, int], asyncio.Task[Sequence[str]]] = {}
 
-    async def open(self, url: netguard.Url, within: float) -> Connection | Http2Connection | Failure:
-        """Return a connection to an address that was checked, or why there is none; either way nothing was sent."""
-        limit = asyncio.timeout(within)
-        try:
-            async with limit:
-                addresses = await self.checked(url)
-                if isinstance(addresses, Failure):
-                    return addresses
-                return await self._first(url, addresses, within)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            return Failure(trouble=Trouble.CONNECT_TIMEOUT, detail=f"{url.host} did not connect within {within:g} s")
+    async def leads_inside(self, url: netguard.Url) -> bool:
+        """Say whether the URL is refused, or its name leads to a refused address; one that doesn't resolve leads nowhere."""
+        found = await self.checked(url)
+        return isinstance(found, Failure) and found.trouble is Trouble.REFUSED_ADDRESS
 
     async def checked(self, url: netguard.Url) -> Sequence[str] | Failure:
         """Return the addresses of a URL's host if every one of them is allowed."""
@@ -100,6 +107,8 @@ class Dialer:
         task = self._asking.get(key)
         if task is None:
             task = self._asking[key] = asyncio.ensure_future(self._ask(key))
+            # Whoever asked may have left by the time that it fails.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 
     async def _ask(self, key: tuple[str, int]) -> Sequence[str]:
@@ -111,6 +120,37 @@ class Dialer:
             self._known.clear()
         self._known[key] = (asyncio.get_running_loop().time() + self._ttl, addresses)
         return addresses
+
+    async def close(self) -> None:
+        """Stop asking for names."""
+        tasks = list(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Dialer:
+    """Opens connections, each to an address that was checked."""
+
+    def __init__(self, names: Names, *, context: ssl.SSLContext, keepalive: float) -> None:
+        """Keep the doors to the world."""
+        self._names = names
+        self._context = context
+        self._keepalive = keepalive
+
+    async def open(self, url: netguard.Url, within: float) -> Connection | Http2Connection | Failure:
+        """Return a connection to an address that was checked, or why there is none; either way nothing was sent."""
+        limit = asyncio.timeout(within)
+        try:
+            async with limit:
+                addresses = await self._names.checked(url)
+                if isinstance(addresses, Failure):
+                    return addresses
+                return await self._first(url, addresses, within)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Failure(trouble=Trouble.CONNECT_TIMEOUT, detail=f"{url.host} did not connect within {within:g} s")
 
     async def _first(self, url: netguard.Url, addresses: Sequence[str], within: float) -> Connection | Http2Connection | Failure:
         loop = asyncio.get_running_loop()
@@ -150,13 +190,6 @@ class Dialer:
         if isinstance(made.chosen, Http2Connection):
             await _settled(made.chosen)
         return made.chosen
-
-    async def close(self) -> None:
-        """Stop asking for names."""
-        tasks = list(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _settled(connection: Http2Connection) -> None:

@@ -1,14 +1,14 @@
 """Deliveries: made, looked at, cancelled. Everything happens inside the actor's tenant."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from campana import store
-from campana.channels import webhook
+from campana.channels import netguard, webhook
 from campana.domain import durations, instants, policies
 from campana.domain.ambiguity import CONTRACTS, OnAmbiguous
 from campana.domain.deliveries import FINAL, Policies
@@ -23,7 +23,7 @@ from campana.errors import (
     TooManyError,
     UnavailableError,
 )
-from campana.operations import ceiling, projects, times
+from campana.operations import addresses, ceiling, projects, times
 from campana.operations.office import Actor, Office
 from campana.operations.wanted import MOST_FAULTS, PRIORITIES, DeliveryWanted, read_delivery
 from campana.store.deliveries import Cancelled, Filter, Record
@@ -50,7 +50,7 @@ class Made:
 
 async def create(office: Office, actor: Actor, said: Any) -> Made:
     """Accept one delivery, durably, or find the one that holds its dedupe key."""
-    new = await _resolve(office, actor, said)
+    new = await _resolve(office, actor, said, refused=await addresses.refused(office, [said]))
     made = (await _insert(office, actor, [new]))[0]
     if isinstance(made, CampanaError):
         raise made
@@ -64,11 +64,15 @@ async def create_many(office: Office, actor: Actor, items: Sequence[Any]) -> lis
     """
     results: list[Made | CampanaError | NewDelivery] = []
     missed: set[str] = set()
+    refused = await addresses.refused(office, items)
     for number, said in enumerate(items):
         if number % BREATH == 0:
             await office.world.clock.sleep(0)
         try:
-            results.append(said if isinstance(said, CampanaError) else await _resolve(office, actor, said, missed=missed))
+            if not isinstance(said, CampanaError):
+                results.append(await _resolve(office, actor, said, refused=refused, missed=missed))
+            else:
+                results.append(said)
         except CampanaError as error:
             results.append(error)
     good = [result for result in results if isinstance(result, NewDelivery)]
@@ -166,13 +170,15 @@ def _refuse_final(record: Record) -> None:
         raise AlreadyFinalError(f"the delivery has already ended as {state.word}")
 
 
-async def _resolve(office: Office, actor: Actor, said: Any, *, missed: set[str] | None = None) -> NewDelivery:
+async def _resolve(
+    office: Office, actor: Actor, said: Any, *, refused: Container[str], missed: set[str] | None = None
+) -> NewDelivery:
     """Turn what was said into a delivery that carries all it needs; raise InvalidError with every fault."""
     reading = read_delivery(said)
     wanted, found = reading.wanted, reading.faults
     now = office.world.clock.now()
     due_at = times.due(wanted, reading.unread, now, found)
-    queue = wanted.channel if reading.unread & {"channel", "target"} else _check_target(office, wanted, found)
+    queue = wanted.channel if reading.unread & {"channel", "target"} else _check_target(office, wanted, found, refused)
     payload = None if wanted.payload is None else compact(wanted.payload)
     if payload is not None and len(payload) > LARGEST_PAYLOAD:
         found.append(_fault("/payload", "too_large", f"expected at most {LARGEST_PAYLOAD} bytes, got {len(payload)}"))
@@ -224,12 +230,14 @@ def _expiry(wanted: DeliveryWanted, due_at: datetime, found: list[Fault]) -> dat
     return expires_at
 
 
-def _check_target(office: Office, wanted: DeliveryWanted, found: list[Fault]) -> str:
+def _check_target(office: Office, wanted: DeliveryWanted, found: list[Fault], refused: Container[str]) -> str:
     target: Mapping[str, Any] = wanted.target
     match wanted.channel:
         case "webhook":
             said = webhook.validate(target, office.rules)
             found += [_fault(f"/target{pointer}", code, detail) for pointer, code, detail in said]
+            if target.get("url") in refused:
+                found.append(_fault("/target/url", "address_refused", netguard.REFUSED))
             found += _unknown({"body_template": ...} if "body_template" in target else {}, set())
         case "python":
             name = target.get("handler")
