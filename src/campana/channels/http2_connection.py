@@ -264,6 +264,7 @@ class Http2Connection(asyncio.Protocol):
             # The library would take nothing more after it, but what the peer has begun it may still end.
             self._told_to_go(frame)
             return
+        self._decoder.is_for_nobody = frame.stream not in self._streams
         raw = without_strange_settings(frame) if frame.kind == SETTINGS_FRAME else frame.raw
         for event in self._h2.receive_data(raw):
             self._heed(event)

@@ -118,12 +118,17 @@ class HeaderDecoder(Decoder):
     def __init__(self) -> None:
         """Allow as much as HTTP/1.1 may."""
         super().__init__(max_header_list_size=HEAD)
+        self.is_for_nobody = False
+        """Whether the stream has ended for us: what comes on it is decoded, for the table's sake, and is nothing."""
         self.lengths: list[bytes] = []
         self.count = 0
 
     def decode(self, data: bytes, raw: bool = False) -> Iterable[HeaderTuple]:  # noqa: FBT001, FBT002 - the library's signature
         """Return the headers without their lengths."""
         found = list(super().decode(data, raw=raw))
+        if self.is_for_nobody:
+            # The library takes any late answer on a reset stream but an interim one, which it ends the connection for.
+            return [HeaderTuple(b":status", b"200")]
         self.count = len(found)
         self.lengths = [value for name, value in found if name == _LENGTH]
         kept = [header for header in found if header[0] != _LENGTH]
