@@ -199,6 +199,8 @@ class Http2Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Heed what came, frame by frame; what is broken ends the connection and everything on it."""
+        if self.dead:
+            return
         self._heard_at = self._loop.time()
         self._suspect = False
         try:
@@ -223,7 +225,8 @@ class Http2Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on with the bodies."""
         self._held_up = False
-        self._pump_all()
+        if not self.dead:
+            self._pump_all()
 
     def eof_received(self) -> None:
         """Take the other side's end as the end: half-open connections have no use here."""
