@@ -206,7 +206,7 @@ class Http2Connection(asyncio.Protocol):
         try:
             for frame in self._frames.feed(data):
                 self._take(frame)
-                if self.dead:
+                if self._transport.is_closing():
                     return
         except (BrokenError, H2Error) as error:
             self._break(str(error) or type(error).__name__)
