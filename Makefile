@@ -11,7 +11,7 @@ CODE := src tests $(patsubst %/,%,$(sort $(dir $(wildcard bench/*.py scripts/*.p
 export WORKERS ?= auto
 ARGS ?=
 
-.PHONY: help setup run test test-mysql test-pooler lint types imports deps docs docs-check check bench chaos mutants lock format
+.PHONY: help setup run test test-mysql test-pooler lint types imports deps docs docs-check check bench chaos fuzz mutants lock format
 .PHONY: servers clean
 
 help: ## this list
@@ -70,6 +70,9 @@ bench: setup servers ## the benches (ARGS="create claim")
 
 chaos: setup servers ## kill servers and engines, and count
 	@$(PY) -m tests.chaos $(ARGS)
+
+fuzz: setup ## URLs, headers and answers by chance (ARGS="urls --seconds 600")
+	@$(PY) -m tests.fuzz $(or $(ARGS),urls)
 
 mutants: setup servers ## plant faults in a copy of the source, each of which a test must see (ARGS="--only fence-not-checked")
 	@$(PY) -m tests.mutants $(ARGS)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from campana import telemetry as told
 from campana import world as worlds
-from campana.channels import http, netguard
+from campana.channels import http, http_dialer, netguard
 from campana.channels.base import Channel
 from campana.channels.log import Log
 from campana.channels.python import Handler, Python
@@ -162,9 +162,11 @@ async def open_house(
             if notices is not None:
                 notices.ring(at)
 
+        names = http_dialer.Names(rules, resolver=http_dialer.sparing(together=2, most=200))
+        stack.push_async_callback(names.close)
         office = Office(
-            world=world, database=database, telemetry=telemetry, rules=rules, retry=retry_of(settings),
-            secret=secret, sealer=sealer, intake=Intake(database, world.clock), ring=ring,
+            world=world, database=database, telemetry=telemetry, rules=rules, leads_inside=names.leads_inside,
+            retry=retry_of(settings), secret=secret, sealer=sealer, intake=Intake(database, world.clock), ring=ring,
             most_live=settings.max_live_per_tenant,
         )  # fmt: skip
         if notices is not None:

@@ -22,9 +22,13 @@ class Authority:
 
     def trusting(self) -> ssl.SSLContext:
         """Return a client's context that knows this root and no other."""
-        context = ssl.create_default_context(cadata=self._root.public_bytes(serialization.Encoding.PEM).decode())
+        context = ssl.create_default_context(cadata=self.root_pem())
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
+
+    def root_pem(self) -> str:
+        """Return the root's own certificate."""
+        return self._root.public_bytes(serialization.Encoding.PEM).decode()
 
     def server(self, name: str, *, expired: bool = False, self_signed: bool = False) -> ssl.SSLContext:
         """Return a server's context with a certificate for this name."""

@@ -33,7 +33,12 @@ def response(answer: object) -> http.Response:
 async def settle() -> None:
     """Let the loop hear what has already happened on the wire."""
     pause = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.02, pause.set_result, None)
+
+    def over() -> None:
+        if not pause.done():
+            pause.set_result(None)
+
+    asyncio.get_running_loop().call_later(0.02, over)
     await pause
 
 

@@ -275,7 +275,7 @@ async def test_cancelling_a_send_closes_its_connection_and_hands_its_slot_on() -
         assert response(await waiting[1]).status == 200
         waiting[2].cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-    assert sender._idle == 0
+    assert sender._pool.idle == 0
 
 
 async def test_a_slot_that_comes_to_one_who_leaves_in_the_same_moment_goes_to_the_next() -> None:
@@ -312,7 +312,7 @@ async def test_cancelling_everything_at_any_moment_leaks_no_slot() -> None:
             await asyncio.gather(*tasks, return_exceptions=True)
         host = next(iter(sender._hosts.values()))
         assert (host.free, len(host.waiters)) == (3, 0)
-        assert sender._idle == len(host.idle) <= 3
+        assert sender._pool.idle == len(host.idle) <= 3
 
 
 async def test_a_closed_client_sends_nothing_and_keeps_nothing() -> None:
@@ -333,13 +333,13 @@ async def test_memory_does_not_grow_with_the_number_of_hosts() -> None:
             url = netguard.Url(scheme="http", host=f"h{number}.example.com", port=80, target="/")
             assert trouble(await sender.send(http.Request(method="POST", url=url), yes)) is Trouble.UNRESOLVED
         assert not sender._hosts
-        assert not sender._dialer._asking
+        assert not sender._names._asking
 
 
 async def test_no_more_connections_are_kept_idle_than_allowed() -> None:
     async with serving(answering(OK)) as server, client(max_idle=2) as sender:
         await asyncio.gather(*[sender.send(server.post(), yes) for _ in range(8)])
-        assert sender._idle == 2
+        assert sender._pool.idle == 2
 
 
 async def test_a_client_has_the_loopback_rules_only_if_it_was_given_them() -> None:

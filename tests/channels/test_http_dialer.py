@@ -17,23 +17,9 @@ from campana.channels import http, http_dialer, netguard
 from campana.domain.ambiguity import CERTAINTY, Certainty, Trouble
 from tests.channels.authority import Authority
 from tests.channels.hostile import LOOPBACK, OK, SOON, Talk, answering, client, response, serving, trouble, yes
+from tests.channels.spies import Names
 
 PUBLIC = "203.0.114.1"
-
-
-class Names:
-    """A resolver that answers what the test says, one answer after the other, the last one for ever."""
-
-    def __init__(self, *answers: Sequence[str] | OSError) -> None:
-        self.answers = list(answers)
-        self.asked: list[str] = []
-
-    async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append(host)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
 
 
 @pytest.fixture
@@ -164,22 +150,44 @@ async def test_the_next_address_is_tried_where_one_refuses() -> None:
         assert response(await sender.send(server.post(host="hook.example.com"), yes)).status == 200
 
 
-async def test_a_save_is_told_about_a_name_that_leads_inside_and_takes_one_that_does_not_resolve() -> None:
-    url = netguard.parse("http://hook.example.com/")
-    async with client(netguard.Rules(), resolver=Names(["127.0.0.1"])) as sender:
-        assert await sender.refusal(url) == netguard.REFUSED
-        assert await sender.refusal(netguard.parse("http://10.0.0.1/")) == netguard.REFUSED
-    for answer in ([PUBLIC], socket.gaierror(-2, "no such name")):
-        async with client(netguard.Rules(), resolver=Names(answer)) as sender:
-            assert await sender.refusal(url) is None
+@pytest.mark.parametrize(
+    ("answer", "inside"),
+    [
+        (["127.0.0.1"], True),
+        ([PUBLIC, "10.0.0.1"], True),
+        (["64:ff9b::a9fe:a9fe"], True),
+        ([PUBLIC], False),
+        ([], False),
+        (socket.gaierror(-2, "no such name"), False),
+    ],
+)
+async def test_where_a_name_leads_is_told_without_a_connection(
+    answer: OSError | list[str], inside: bool, dialed: list[object]
+) -> None:
+    names = http_dialer.Names(netguard.Rules(), resolver=Names(answer))
+    assert await names.leads_inside(netguard.parse("http://hook.example.com/")) is inside
+    assert await names.leads_inside(netguard.parse("http://10.0.0.1/"))
+    assert dialed == []
+    await names.close()
 
 
-async def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serving(answering(OK)) as proxy, serving(answering(OK)) as server, client() as sender:
-        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
-            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        assert response(await sender.send(server.post(), yes)).status == 200
-        assert proxy.connections == 0
+async def test_few_names_are_looked_up_at_once_and_not_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, under_way = asyncio.Event(), []
+
+    async def slow(host: str, port: int) -> list[str]:
+        under_way.append(host)
+        await gate.wait()
+        return [PUBLIC]
+
+    monkeypatch.setattr(http_dialer, "resolve", slow)
+    resolver = http_dialer.sparing(together=2, most=3)
+    tasks = [asyncio.ensure_future(resolver(f"h{number}.example.com", 80)) for number in range(5)]
+    failed, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    assert all(isinstance(task.exception(), OSError) for task in failed)
+    assert len(under_way) == 2
+    gate.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(result) for result in results] == [list, list, list, OSError, OSError]
 
 
 async def test_the_system_resolver_gives_each_address_once() -> None:
@@ -188,11 +196,6 @@ async def test_the_system_resolver_gives_each_address_once() -> None:
 
 
 # -- TLS
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 async def over_tls(

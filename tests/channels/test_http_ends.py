@@ -136,6 +136,15 @@ async def test_what_had_come_of_an_answer_is_kept_as_evidence() -> None:
     assert (answer.response.status, answer.response.body, answer.response.truncated) == (502, b"abc", True)
 
 
+@pytest.mark.parametrize("status", ["099", "600", "603", "999"])
+async def test_a_status_that_is_none_is_no_evidence(status: str) -> None:
+    wire = b"HTTP/1.1 " + status.encode() + b" Oh\r\nContent-Length: 2\r\n\r\nok"
+    async with serving(once(wire)) as server, client() as sender:
+        answer = await sender.send(server.post(), yes)
+    assert isinstance(answer, http.Failure)
+    assert (answer.trouble, answer.response) == (Trouble.UNREADABLE, None)
+
+
 async def test_a_request_that_the_receiver_does_not_read_is_a_write_that_timed_out() -> None:
     async def script(talk: Talk) -> None:
         cast("asyncio.Transport", talk.writer.transport).pause_reading()

@@ -1,5 +1,6 @@
 """The address guard: what is refused in all its spellings, and what still gets through."""
 
+import re
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from campana.channels import netguard
+from tests.channels.refused import REFUSED
 
 NONE = netguard.Rules()
 LOOPBACK = netguard.Rules(allow=netguard.networks(("127.0.0.0/8", "::1/128")))
@@ -19,132 +21,6 @@ def is_refused(text: str, rules: netguard.Rules = NONE) -> bool:
         return True
 
 
-REFUSED = [
-    "http://127.0.0.1/",
-    "http://127.1/",
-    "http://127.0.1/",
-    "http://2130706433/",
-    "http://0x7f000001/",
-    "http://0x7f.0.0.1/",
-    "http://0x/",
-    "http://0177.0.0.1/",
-    "http://017700000001/",
-    "http://127.0.0.1./",
-    "http://0/",
-    "http://0.0.0.0:8080/",
-    "http://10.0.0.5/",
-    "http://172.16.0.1/",
-    "http://172.31.255.254/",
-    "http://192.168.1.1/",
-    "http://169.254.169.254/latest/meta-data/",
-    "http://169.254.170.2/v2/credentials",
-    "http://100.64.0.1/",
-    "http://100.100.100.200/latest/meta-data/",
-    "http://168.63.129.16/",
-    "http://192.0.0.192/opc/v2/",
-    "http://192.88.99.1/",
-    "http://198.18.0.1/",
-    "http://192.0.2.1/",
-    "http://198.51.100.7/",
-    "http://203.0.113.9/",
-    "http://255.255.255.255/",
-    "http://240.0.0.1/",
-    "http://[fd00:ec2::254]/",
-    "http://localhost/",
-    "http://LOCALHOST./",
-    "http://foo.localhost/",
-    "http://[::1]/",
-    "http://[::]/",
-    "http://[::ffff:127.0.0.1]/",
-    "http://[::ffff:7f00:1]/",
-    "http://[0:0:0:0:0:ffff:169.254.169.254]/",
-    "http://[::127.0.0.1]/",
-    "http://[::7f00:1]/",
-    "http://[64:ff9b::a9fe:a9fe]/",
-    "http://[64:ff9b::127.0.0.1]/",
-    "http://[64:ff9b:1::1]/",
-    "http://[2002:7f00:1::]/",
-    "http://[2002:a9fe:a9fe::]/",
-    "http://[2001:0:4136:e378:8000:63bf:3fff:fdd2]/",
-    "http://[2606:4700::5efe:10.0.0.1]/",
-    "http://[2606:4700:0:0:200:5efe:127.0.0.1]/",
-    "http://[fe80::1]/",
-    "http://[fe80::1%25eth0]/",
-    "http://[fe80::1%eth0]/",
-    "http://[fec0::1]/",
-    "http://[fc00::1]/",
-    "http://[ff02::1]/",
-    "http://224.0.0.1/",
-    "http://[2001:db8::1]/",
-    "http://[100::1]/",
-    "http://[3fff::1]/",
-    "http://[5f00::1]/",
-    "http://[4000::1]/",
-    "http://[v1.x]/",
-    "http://[::1/",
-    "http://[::1]x/",
-    "http://user:pass@example.com/",
-    "http://example.com@127.0.0.1/",
-    "http://127.0.0.1#@example.com/",
-    "http://example.com\\@127.0.0.1/",
-    "http://example.com/#fragment",
-    "file:///etc/passwd",
-    "gopher://127.0.0.1:6379/_",
-    "ftp://x/",
-    "dict://x/",
-    "data:,x",
-    "javascript:1",
-    "unix:/var/run/docker.sock",
-    "http+unix://%2Fvar%2Frun/",
-    "//127.0.0.1/",
-    "HTTP:\\\\127.0.0.1",
-    "http:/example.com/",
-    "http:example.com",
-    "http://",
-    "http:///path",
-    "http://?q",
-    "",
-    *(f"http://example.com:{port}/" for port in (22, 25, 53, 3306, 5432, 6379, 9200, 11211, 0, 65536, 1023, 5672, 27017)),
-    "http://example.com:080/",
-    "http://example.com:/",
-    "http://example.com:+80/",
-    "http://example.com:8080:80/",
-    "http://example.com:٨٠/",
-    "http://host.docker.internal/",
-    "http://metadata.google.internal/",
-    "http://kubernetes.default.svc/",
-    "http://kubernetes.default.svc.cluster.local/",
-    "http://redis/",
-    "http://printer.local/",
-    "http://1.0.0.127.in-addr.arpa/",
-    "http://exam%70le.com/",
-    "http://exa mple.com/",
-    "http://example.com/a b",
-    "http://example.com/a\r\nHost: x",
-    "http://example.com/\0",
-    "http://example.com/\x7f",
-    "http://example.com/\u00a0",
-    "http://example.com/\ud800",
-    "http://example.com/%zz",
-    "http://example.com/%4",
-    " http://example.com/",
-    "http://example..com/",
-    "http://.example.com/",
-    "http://-example.com/",
-    "http://example.com../",
-    "http://" + "a" * 64 + ".com/",
-    "http://" + "a." * 127 + "com/",
-    "http://example.com/" + "a" * 8_000,
-    "http://１２７.0.0.1/",  # noqa: RUF001 - full-width digits are the point
-    "http://ⓔxample.com/",
-    "http://straße.de/",
-    "http://example。com/",
-    "http://127。0。0。1/",
-    "http://1.1/",
-    "http://16843009/",
-]
-
-
 @pytest.mark.parametrize("text", REFUSED)
 def test_a_url_that_could_lead_inside_or_be_read_in_two_ways_is_refused(text: str) -> None:
     assert is_refused(text)
@@ -152,13 +28,14 @@ def test_a_url_that_could_lead_inside_or_be_read_in_two_ways_is_refused(text: st
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_allowing_loopback_opens_loopback_alone(text: str) -> None:
-    ports_are_left_to_the_connection = {f"http://example.com:{port}/" for port in (22, 25, 53, 3306, 5432, 6379)}
-    ports_are_left_to_the_connection |= {f"http://example.com:{port}/" for port in (9200, 11211, 1023, 5672, 27017)}
+    ported = re.fullmatch(r"http://example\.com:([1-9][0-9]{0,4})/", text)
+    is_left_to_the_connection = ported is not None and int(ported[1]) <= 65_535
     loopback = {
         *("http://127.0.0.1/", "http://127.0.0.1./", "http://localhost/", "http://LOCALHOST./", "http://[::1]/"),
-        *("http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/"),
+        *("http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[::1]:22/"),
+        "http://[0000:0000:0000:0000:0000:0000:0000:0001]/",
     }
-    assert is_refused(text, LOOPBACK) == (text not in loopback | ports_are_left_to_the_connection)
+    assert is_refused(text, LOOPBACK) == (text not in loopback and not is_left_to_the_connection)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from campana.domain.ambiguity import Certainty, OnAmbiguous, Trouble
 from tests.domain import builders
 
 # By hand from docs/model.md: what is not sent may be repeated; of the rest nobody knows.
-NOT_SENT = {"UNRESOLVED", "REFUSED_ADDRESS", "NO_CONNECTION", "CONNECT_TIMEOUT", "TLS"}
+NOT_SENT = {"UNRESOLVED", "REFUSED_ADDRESS", "NO_CONNECTION", "CONNECT_TIMEOUT", "TLS", "NOT_TAKEN"}
 UNKNOWN = {"WRITE_TIMEOUT", "RESET", "READ_TIMEOUT", "TRUNCATED", "UNREADABLE", "WORKER_LOST"}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from campana import store, wiring
+from campana.domain.tickets import NewDelivery
 from campana.errors import UnavailableError
 from campana.operations import deliveries, intake, keys
 from campana.operations.intake import Intake
@@ -33,6 +34,10 @@ def wanted(number: int, **said: Any) -> dict[str, Any]:
     return {"channel": "log", "target": {"message": str(number)}, **said}
 
 
+async def resolved(office: Office, actor: Actor, number: int) -> NewDelivery:
+    return await deliveries._resolve(office, actor, wanted(number), deliveries._Request(refused=()))
+
+
 async def test_many_at_once_share_transactions_and_each_has_its_own_answer(desk: tuple[Office, Actor]) -> None:
     office, actor = desk
     made = await asyncio.gather(*(deliveries.create(office, actor, wanted(number)) for number in range(200)))
@@ -52,7 +57,7 @@ async def test_one_dedupe_key_in_many_requests_at_once_makes_one_delivery(desk: 
 
 async def test_a_bad_one_harms_nobody_beside_it(desk: tuple[Office, Actor]) -> None:
     office, actor = desk
-    new = [await deliveries._resolve(office, actor, wanted(number)) for number in range(10)]
+    new = [await resolved(office, actor, number) for number in range(10)]
     new[4] = replace(new[4], channel="x" * 5, target=None)  # type: ignore[arg-type]  # what the database refuses
     came = await asyncio.gather(*(office.intake.put([one]) for one in new), return_exceptions=True)
     assert [isinstance(one, BaseException) for one in came] == [number == 4 for number in range(10)]
@@ -61,14 +66,14 @@ async def test_a_bad_one_harms_nobody_beside_it(desk: tuple[Office, Actor]) -> N
 
 async def test_who_goes_away_leaves_the_others_and_what_was_taken_in(desk: tuple[Office, Actor]) -> None:
     office, actor = desk
-    new = [await deliveries._resolve(office, actor, wanted(number)) for number in range(4)]
+    new = [await resolved(office, actor, number) for number in range(4)]
     asked = [asyncio.create_task(office.intake.put([one])) for one in new]
     await office.world.clock.sleep(0)
     asked[1].cancel()
     came = await asyncio.gather(*asked, return_exceptions=True)
     assert [isinstance(one, asyncio.CancelledError) for one in came] == [False, True, False, False]
     # The writer that has them is still at work.
-    await office.intake.put([await deliveries._resolve(office, actor, wanted(9))])
+    await office.intake.put([await resolved(office, actor, 9)])
     found = await office.database.read(store.deliveries.get_many, actor.tenant_id, [one.id for one in new])
     assert len(found) == 4
 
@@ -82,7 +87,7 @@ class Away:
 
 async def test_a_database_that_is_away_is_told_to_all_and_asked_once_for_a_group(desk: tuple[Office, Actor]) -> None:
     office, actor = desk
-    new = [await deliveries._resolve(office, actor, wanted(number)) for number in range(5)]
+    new = [await resolved(office, actor, number) for number in range(5)]
     away = Intake(Away(), office.world.clock)  # type: ignore[arg-type]  # a stand-in for what is not there
     came = await asyncio.gather(*(away.put([one]) for one in new), return_exceptions=True)
     assert all(isinstance(one, UnavailableError) for one in came)

@@ -1,19 +1,21 @@
-"""An HTTP/1.1 client for strangers' servers: fast, bounded, and certain about what it has sent.
+"""An HTTP client for strangers' servers: fast, bounded, and certain about what it has sent.
 
 It exists because the outcome of an attempt rests on one question, whether bytes had left when it failed, and because
 its address must be one that was checked. So it never follows, never retries, never decompresses, knows no proxies, and
-asks its `permit` when the connection stands and nothing is written yet.
+asks its `permit` when the connection stands and nothing is written yet. Over TLS it speaks HTTP/2 where the receiver does.
 """
 
 import asyncio
 import ssl
-from collections import deque
 from dataclasses import dataclass
 
 from campana.channels import http_dialer, netguard
 from campana.channels.base import Permit
+from campana.channels.http2_connection import Http2Connection
+from campana.channels.http2_stream import Stream
 from campana.channels.http_connection import Connection
 from campana.channels.http_message import Failure, Request, Response, UnsendableError, encode
+from campana.channels.http_pool import Host, Pool
 from campana.domain.ambiguity import Trouble
 from campana.domain.outcomes import Withheld
 
@@ -22,32 +24,7 @@ __all__ = ["Client", "Failure", "Request", "Response", "UnsendableError"]
 Origin = tuple[str, str, int]
 
 _WITHHELD = Withheld()
-_OLDEST = 600.0
-"""Seconds after which a connection is not used again, so that a receiver that moves is followed."""
-
-
-class _Host:
-    """One origin: who may use it at once, who waits (first come, first served), and the connections that are idle."""
-
-    __slots__ = ("free", "idle", "limit", "waiters")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.free = limit
-        self.idle: list[Connection] = []
-        self.waiters: deque[asyncio.Future[None]] = deque()
-
-    def leave(self) -> None:
-        for waiter in self.waiters:
-            if not waiter.done():
-                self.waiters.remove(waiter)
-                waiter.set_result(None)
-                return
-        self.free += 1
-
-    @property
-    def unused(self) -> bool:
-        return self.free == self.limit and not self.idle and not self.waiters
+_NO_PLACE = Failure(trouble=Trouble.NO_CONNECTION, detail="the receiver takes no requests now")
 
 
 @dataclass(slots=True)
@@ -73,16 +50,12 @@ class Client:
         context: ssl.SSLContext | None = None,
     ) -> None:
         """Keep the bounds; nothing is opened yet."""
-        self._rules = rules
-        self._dialer = http_dialer.Dialer(
-            rules, resolver=resolver, context=context or http_dialer.tls(), keepalive=keepalive, dns_ttl=dns_ttl
-        )
+        self._names = http_dialer.Names(rules, resolver=resolver, ttl=dns_ttl)
+        self._dialer = http_dialer.Dialer(self._names, context=context or http_dialer.tls(), keepalive=keepalive)
         self._per_host = per_host
-        self._max_idle = max_idle
-        self._sweep_every = keepalive / 4
-        self._hosts: dict[Origin, _Host] = {}
-        self._idle = 0
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._pool = Pool(max_idle=max_idle, keepalive=keepalive)
+        self._hosts = self._pool.hosts
+        self._dials: set[asyncio.Task[Failure | None]] = set()
         self._closed = False
 
     async def send(
@@ -100,60 +73,88 @@ class Client:
         attempt, limit = _Attempt(), asyncio.timeout(timeout)
         try:
             async with limit:
-                return await self._send(request.url, wire, permit, connect_timeout, attempt)
+                return await self._send(request, wire, permit, connect_timeout, attempt)
         except TimeoutError:
             if not limit.expired():
                 raise
         return _late(attempt, request.url, timeout)
 
-    async def refusal(self, url: netguard.Url) -> str | None:
-        """Resolve the URL's host and return a sentence if it is refused; a name that doesn't resolve is taken."""
-        sentence = netguard.url_refusal(url, self._rules)
-        if sentence:
-            return sentence
-        found = await self._dialer.checked(url)
-        refused = isinstance(found, Failure) and found.trouble is Trouble.REFUSED_ADDRESS
-        return netguard.REFUSED if refused else None
-
     async def close(self) -> None:
         """Close the idle connections and stop what runs by itself."""
         self._closed = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        for host in self._hosts.values():
-            for connection in host.idle:
-                connection.close()
-            host.idle.clear()
-        self._idle = 0
-        await self._dialer.close()
+        for task in self._dials:
+            task.cancel()
+        await asyncio.gather(*self._dials, return_exceptions=True)
+        self._pool.close()
+        await self._names.close()
 
     async def _send(
-        self, url: netguard.Url, wire: bytes, permit: Permit, connect_timeout: float, attempt: _Attempt
+        self, request: Request, wire: bytes, permit: Permit, connect_timeout: float, attempt: _Attempt
     ) -> Response | Failure | Withheld:
         loop = asyncio.get_running_loop()
+        url = request.url
         origin = (url.scheme, url.host, url.port)
         host = self._hosts.get(origin)
         if host is None:
-            host = self._hosts[origin] = _Host(self._per_host)
+            host = self._hosts[origin] = Host(self._per_host)
         if host.free:
             host.free -= 1
         else:
             await self._wait(host, origin, loop)
-        connection = None
+        used = None
         try:
-            connection = self._take_idle(host, loop.time())
-            if connection is None:
+            used = self._pool.take(host, request, loop.time())
+            if used is None:
                 attempt.connecting = True
-                opened = await self._dialer.open(url, connect_timeout)
+                opened = await self._open(host, origin, request, connect_timeout)
                 attempt.connecting = False
                 if isinstance(opened, Failure):
                     return opened
-                connection = opened
-            return await _exchange(connection, wire, permit, loop, attempt)
+                used = opened
+            return await _exchange(used, wire, permit, loop, attempt)
         finally:
-            self._give_back(host, origin, connection, loop)
+            self._give_back(host, origin, used, loop)
 
-    async def _wait(self, host: _Host, origin: Origin, loop: asyncio.AbstractEventLoop) -> None:
+    async def _open(self, host: Host, origin: Origin, request: Request, connect_timeout: float) -> Connection | Stream | Failure:
+        loop = asyncio.get_running_loop()
+        while request.url.scheme == "https" and host.shares is not False:
+            # One handshake for all who may share what comes of it; the first one finds out if they may.
+            if host.dial is None:
+                host.dial = loop.create_task(self._dial(host, origin, request.url, connect_timeout))
+                self._dials.add(host.dial)
+                host.dial.add_done_callback(self._dials.discard)
+            failure = await asyncio.shield(host.dial)
+            if failure is not None:
+                return failure
+            taken = self._pool.take(host, request, loop.time())
+            if taken is not None:
+                return taken
+        opened = await self._dialer.open(request.url, connect_timeout)
+        if isinstance(opened, Http2Connection):
+            # It spoke HTTP/1.1 a moment ago.
+            host.shares = True
+            self._pool.add(host, opened, loop, awaited=True)
+            return self._pool.take(host, request, loop.time()) or _NO_PLACE
+        return opened
+
+    async def _dial(self, host: Host, origin: Origin, url: netguard.Url, connect_timeout: float) -> Failure | None:
+        """Make a connection and put it where all who wait for it can take it."""
+        try:
+            opened = await self._dialer.open(url, connect_timeout)
+            if isinstance(opened, Failure):
+                return opened
+            host.shares = isinstance(opened, Http2Connection)
+            if isinstance(opened, Http2Connection) and not opened.has_room:
+                opened.close()
+                return _NO_PLACE
+            self._pool.add(host, opened, asyncio.get_running_loop(), awaited=True)
+            return None
+        finally:
+            host.dial = None
+            if host.unused:
+                self._hosts.pop(origin, None)
+
+    async def _wait(self, host: Host, origin: Origin, loop: asyncio.AbstractEventLoop) -> None:
         waiter = loop.create_future()
         host.waiters.append(waiter)
         try:
@@ -166,49 +167,16 @@ class Client:
                 self._give_back(host, origin, None, loop)
             raise
 
-    def _take_idle(self, host: _Host, now: float) -> Connection | None:
-        while host.idle:
-            connection = host.idle.pop()
-            self._idle -= 1
-            if _is_fresh(connection, now):
-                return connection
-            connection.close()
-        return None
-
-    def _give_back(self, host: _Host, origin: Origin, connection: Connection | None, loop: asyncio.AbstractEventLoop) -> None:
-        if connection is not None:
-            if connection.reusable and self._idle < self._max_idle and not self._closed:
-                connection.idle_since = loop.time()
-                host.idle.append(connection)
-                self._idle += 1
-                if self._sweeper is None:
-                    self._sweeper = loop.call_later(self._sweep_every, self._sweep, loop)
-            else:
-                connection.close()
+    def _give_back(self, host: Host, origin: Origin, used: Connection | Stream | None, loop: asyncio.AbstractEventLoop) -> None:
+        if used is not None:
+            self._pool.give_back(host, used, loop)
         host.leave()
         if host.unused:
             self._hosts.pop(origin, None)
 
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = loop.time()
-        for origin, host in list(self._hosts.items()):
-            kept = [connection for connection in host.idle if _is_fresh(connection, now)]
-            for connection in host.idle:
-                if connection not in kept:
-                    connection.close()
-            self._idle -= len(host.idle) - len(kept)
-            host.idle = kept
-            if host.unused:
-                del self._hosts[origin]
-        self._sweeper = loop.call_later(self._sweep_every, self._sweep, loop) if self._idle else None
-
-
-def _is_fresh(connection: Connection, now: float) -> bool:
-    return connection.reusable and now - connection.idle_since < connection.keepalive and now - connection.opened_at < _OLDEST
-
 
 async def _exchange(
-    connection: Connection, wire: bytes, permit: Permit, loop: asyncio.AbstractEventLoop, attempt: _Attempt
+    connection: Connection | Stream, wire: bytes, permit: Permit, loop: asyncio.AbstractEventLoop, attempt: _Attempt
 ) -> Response | Failure | Withheld:
     if not await permit():
         return _WITHHELD

@@ -179,10 +179,13 @@ class Connection(asyncio.Protocol):
         """Take the status, if it is one."""
         if self._complete:
             return
-        self._status = self._parser.get_status_code()
-        if not 100 <= self._status <= 599 or self._parser.get_http_version() not in ("1.0", "1.1"):  # noqa: PLR2004 - the statuses that there are
+        status = self._parser.get_status_code()
+        if not 100 <= status <= 599 or self._parser.get_http_version() not in ("1.0", "1.1"):  # noqa: PLR2004 - the statuses that there are
+            # Nothing of it is kept as evidence: a status that is none would be believed further on.
             self._trouble = self._trouble or "no HTTP/1.1 answer"
-        self._reading_body = self._status >= 200  # noqa: PLR2004 - an interim answer has no body
+            return
+        self._status = status
+        self._reading_body = status >= 200  # noqa: PLR2004 - an interim answer has no body
 
     def on_body(self, body: bytes) -> None:
         """Keep the body up to the cap."""

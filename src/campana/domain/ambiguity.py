@@ -16,6 +16,7 @@ class Trouble(Enum):
     NO_CONNECTION = "the connection was refused or lost before the request"
     CONNECT_TIMEOUT = "no connection in time"
     TLS = "TLS failed before the request"
+    NOT_TAKEN = "the receiver refused the request before it acted on it"
     WRITE_TIMEOUT = "the request could not be written in time"
     RESET = "the connection was lost after the request"
     READ_TIMEOUT = "no complete answer in time"
@@ -37,6 +38,7 @@ CERTAINTY: dict[Trouble, Certainty] = {
     Trouble.NO_CONNECTION: Certainty.NOT_SENT,
     Trouble.CONNECT_TIMEOUT: Certainty.NOT_SENT,
     Trouble.TLS: Certainty.NOT_SENT,
+    Trouble.NOT_TAKEN: Certainty.NOT_SENT,
     Trouble.WRITE_TIMEOUT: Certainty.UNKNOWN,
     Trouble.RESET: Certainty.UNKNOWN,
     Trouble.READ_TIMEOUT: Certainty.UNKNOWN,

@@ -1,14 +1,14 @@
 """Deliveries: made, looked at, cancelled. Everything happens inside the actor's tenant."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from campana import store
-from campana.channels import webhook
+from campana.channels import netguard, webhook
 from campana.domain import durations, instants, policies
 from campana.domain.ambiguity import CONTRACTS, OnAmbiguous
 from campana.domain.deliveries import FINAL, Policies
@@ -23,7 +23,7 @@ from campana.errors import (
     TooManyError,
     UnavailableError,
 )
-from campana.operations import ceiling, projects, rendering, times
+from campana.operations import addresses, ceiling, projects, rendering, times
 from campana.operations.office import Actor, Office
 from campana.operations.rendering import Room
 from campana.operations.wanted import MOST_FAULTS, PRIORITIES, DeliveryWanted, Reading, read_delivery
@@ -49,9 +49,21 @@ class Made:
     deduplicated: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What the items of one request share."""
+
+    refused: Container[str]
+    """Webhook URLs whose names lead to a refused address."""
+    missed: set[str] | None = None
+    """Projects that were looked for in vain."""
+    room: Room = field(default_factory=Room)
+    """For bodies that templates make."""
+
+
 async def create(office: Office, actor: Actor, said: Any) -> Made:
     """Accept one delivery, durably, or find the one that holds its dedupe key."""
-    new = await _resolve(office, actor, said)
+    new = await _resolve(office, actor, said, _Request(refused=await addresses.refused(office, [said])))
     made = (await _insert(office, actor, [new]))[0]
     if isinstance(made, CampanaError):
         raise made
@@ -64,15 +76,12 @@ async def create_many(office: Office, actor: Actor, items: Sequence[Any]) -> lis
     An item that is an error already stays what it is. Where the database goes away in the middle, what is durable is said.
     """
     results: list[Made | CampanaError | NewDelivery] = []
-    missed: set[str] = set()
-    room = Room()
+    request = _Request(refused=await addresses.refused(office, items), missed=set())
     for number, said in enumerate(items):
         if number % BREATH == 0:
             await office.world.clock.sleep(0)
         try:
-            results.append(
-                said if isinstance(said, CampanaError) else await _resolve(office, actor, said, room=room, missed=missed)
-            )
+            results.append(said if isinstance(said, CampanaError) else await _resolve(office, actor, said, request))
         except CampanaError as error:
             results.append(error)
     good = [result for result in results if isinstance(result, NewDelivery)]
@@ -160,20 +169,18 @@ def _refuse_final(record: Record) -> None:
         raise AlreadyFinalError(f"the delivery has already ended as {state.word}")
 
 
-async def _resolve(
-    office: Office, actor: Actor, said: Any, *, room: Room | None = None, missed: set[str] | None = None
-) -> NewDelivery:
+async def _resolve(office: Office, actor: Actor, said: Any, request: _Request) -> NewDelivery:
     """Turn what was said into a delivery that carries all it needs; raise InvalidError with every fault."""
     reading = read_delivery(said)
     wanted, found = reading.wanted, reading.faults
     now = office.world.clock.now()
     due_at = times.due(wanted, reading.unread, now, found)
-    queue = wanted.channel if reading.unread & {"channel", "target"} else _check_target(office, wanted, found)
+    queue = wanted.channel if reading.unread & {"channel", "target"} else _check_target(office, wanted, found, request.refused)
     expires_at = _expiry(wanted, due_at, found)
-    project_id = await projects.resolve(office, actor, wanted.project, found, missed=missed)
+    project_id = await projects.resolve(office, actor, wanted.project, found, missed=request.missed)
     delivery_id = office.world.new_id()
     instants_of_it = {"scheduled_for": due_at, "due_at": due_at, "expires_at": expires_at, "created_at": now}
-    payload = _body(reading, instants_of_it, delivery_id, room or Room())
+    payload = _body(reading, instants_of_it, delivery_id, request.room)
     if found:
         raise InvalidError(*found[:MOST_FAULTS])
     resolved = _policies(office, wanted)
@@ -242,12 +249,14 @@ def _expiry(wanted: DeliveryWanted, due_at: datetime, found: list[Fault]) -> dat
     return expires_at
 
 
-def _check_target(office: Office, wanted: DeliveryWanted, found: list[Fault]) -> str:
+def _check_target(office: Office, wanted: DeliveryWanted, found: list[Fault], refused: Container[str]) -> str:
     target: Mapping[str, Any] = wanted.target
     match wanted.channel:
         case "webhook":
             said = webhook.validate(target, office.rules)
             found += [_fault(f"/target{pointer}", code, detail) for pointer, code, detail in said]
+            if target.get("url") in refused:
+                found.append(_fault("/target/url", "address_refused", netguard.REFUSED))
         case "python":
             name = target.get("handler")
             if not isinstance(name, str) or not 0 < len(name) <= 80:  # noqa: PLR2004 - a queue's name holds it

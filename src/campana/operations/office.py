@@ -2,12 +2,12 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from campana.channels.netguard import Rules
+from campana.channels.netguard import Rules, Url
 from campana.domain import retries
 from campana.operations.intake import Intake
 from campana.sealing import Sealer
@@ -36,6 +36,8 @@ class Office:
     telemetry: Telemetry
     rules: Rules
     """Where webhooks may go."""
+    leads_inside: Callable[[Url], Awaitable[bool]]
+    """Say whether a URL's name leads to an address that webhooks may not go to; one that doesn't resolve leads nowhere."""
     retry: retries.Policy
     """The policy of a delivery that says nothing itself."""
     secret: bytes
