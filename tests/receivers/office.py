@@ -50,6 +50,10 @@ class Opener:
                 if office.work is not None:
                     office.engine.stop()
                     await office.work
+                    # A transaction that the stop did not wait for comes to its end before its database is closed.
+                    left = [task for task in asyncio.all_tasks() if task.cancelling()]
+                    if left:
+                        await asyncio.wait(left, timeout=PATIENCE)
 
 
 class Office:
