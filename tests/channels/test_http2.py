@@ -238,7 +238,7 @@ async def test_a_connection_that_ends_while_the_permit_is_asked_has_sent_nothing
 
     async def permit() -> bool:
         asked.set()
-        for _ in range(5):
+        while any(shared.open for shared in connections(sender)):
             await settle()
         return True
 
@@ -352,16 +352,18 @@ async def test_a_peer_that_goes_may_end_what_it_has_begun_and_gets_nothing_new(a
             await answering(peer)
         first = await peer.request()
         await peer.raw(frame(7, 0, 0, (2**31 - 1).to_bytes(4) + bytes(4)))
+        warned.set()
         await going.wait()
         await peer.head(first.stream)
         await peer.raw(frame(7, 0, 0, first.stream.to_bytes(4) + bytes(4)))
         await peer.data(first.stream, b"whole", end=True)
         await peer.gone()
 
-    going = asyncio.Event()
+    warned, going = asyncio.Event(), asyncio.Event()
     async with serving(script, authority) as server, sending(authority) as sender:
         first = asyncio.ensure_future(sender.send(post(server), yes))
-        for _ in range(3):
+        await warned.wait()
+        while connections(sender)[0].open:
             await settle()
         assert response(await sender.send(post(server), yes)).status == 200
         going.set()

@@ -213,7 +213,8 @@ async def test_a_body_that_the_peer_never_has_room_for_is_a_write_that_timed_out
 
     async with serving(script, authority, initial_window_size=0) as server, sending(authority) as sender:
         assert trouble(await sender.send(post(server), yes, timeout=SOON)) is Trouble.WRITE_TIMEOUT
-        await settle()
+        while not next(iter(sender._hosts.values())).shared[0].reusable:
+            await settle()
         # Its connection is alive, and what needs no window goes through.
         got = await sender.send(http.Request(method="GET", url=post(server).url), yes)
         assert response(got).status == 200

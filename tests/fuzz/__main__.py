@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def names() -> list[str]:
-    """Return what can be run: the modules of this folder that are no helpers."""
+    """Return what can be run: the modules of this folder, but for tests and what begins with an underscore."""
     return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith(("_", "test_")))
 
 
