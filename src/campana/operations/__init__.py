@@ -1,5 +1,5 @@
 """What a person or a program can do. The faces parse, call one of these, and shape the answer; nothing here is HTTP or SQL."""
 
-from campana.operations import acts, bulk, deliveries, explain, keys, projects, switches
+from campana.operations import acts, bulk, deliveries, explain, idempotency, keys, projects, switches, waiting
 
-__all__ = ["acts", "bulk", "deliveries", "explain", "keys", "projects", "switches"]
+__all__ = ["acts", "bulk", "deliveries", "explain", "idempotency", "keys", "projects", "switches", "waiting"]

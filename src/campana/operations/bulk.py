@@ -89,6 +89,7 @@ async def _filter(office: Office, actor: Actor, wanted: LettersWanted, found: li
         project_id=project_id,
         dedupe_key=wanted.dedupe_key,
         provider_call_id=wanted.provider_call_id,
+        schedule_id=None if wanted.schedule_id is None else UUID(wanted.schedule_id),
         due_from=_instant(wanted.due_from),
         due_to=_instant(wanted.due_to),
         labels=wanted.labels,

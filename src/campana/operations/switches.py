@@ -74,6 +74,10 @@ async def release(office: Office, actor: Actor, reason: str = "") -> bool:
     """Lift the safe hold, so that calls and messages go out again; False where there was none."""
     scope = await place(office, actor, switches.SAFE_HOLD)
     before = await office.database.read(store.switches.get, scope)
+    now = office.world.clock.now()
+    if before is not None and not before.off and (before.changed_at, before.actor) == (now, actor.who):
+        # It was this very request.
+        return True
     if before is None or not before.off:
         return False
     await throw(office, actor, scope, {"off": False, "reason": reason})

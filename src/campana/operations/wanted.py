@@ -1,5 +1,6 @@
 """What can be asked for, checked field by field: the one place where outside input becomes values of ours."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,6 +12,8 @@ from campana.domain import durations, instants
 from campana.errors import Fault, InvalidError
 
 LONGEST_NAME = 255
+UUID_SPELLED = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+"""One spelling: UUID() would also read braces, `urn:uuid:`, underscores and the digits of other scripts."""
 MOST_FAULTS = 100
 """More are not told: an answer must not outgrow the question."""
 
@@ -39,6 +42,12 @@ def _instant(text: str) -> str:
     return text
 
 
+def _id(text: str) -> str:
+    if not UUID_SPELLED.fullmatch(text):
+        raise _BadError("id", f"expected an id such as 0199f0c2-5b6e-7d3a-9c1f-2a4b6c8d0e1f, got {text!r}")
+    return text
+
+
 def _positive(text: str) -> str:
     if durations.parse(_duration(text)) <= timedelta(0):
         raise _BadError("duration", f"expected a duration longer than nothing, got {text!r}")
@@ -54,6 +63,7 @@ PositiveLength = Annotated[
 At = Annotated[
     str, StringConstraints(max_length=60), AfterValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
+Id = Annotated[str, StringConstraints(max_length=36), AfterValidator(_id), WithJsonSchema({"type": "string", "format": "uuid"})]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=63)]
 OUTCOMES = Literal["failed", "timed_out", "ambiguous", "no_answer", "busy", "voicemail", "rescheduled"]
@@ -133,6 +143,7 @@ class LettersWanted(_Strict):
     project: Key | None = Field(None, description="Only of this project, by name")
     dedupe_key: Key | None = Field(None, description="Only with this key")
     provider_call_id: Key | None = Field(None, description="Only with this id of the provider")
+    schedule_id: Id | None = Field(None, description="Only made by this schedule")
     due_from: At | None = Field(None, description="Due at this instant or later")
     due_to: At | None = Field(None, description="Due before this instant")
     labels: dict[Label, Annotated[str, StringConstraints(max_length=255)]] = Field(

@@ -1,0 +1,76 @@
+"""Waiting for a delivery's end: woken at once by what ends in this process, and within a second by what ends elsewhere."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from campana import store
+from campana.domain.deliveries import FINAL
+from campana.errors import UnavailableError
+from campana.operations import deliveries
+from campana.operations.office import Actor, Office
+from campana.operations.waits import Waiter
+from campana.store.deliveries import Record
+
+UNLESS_SAID = timedelta(seconds=30)
+LONGEST = timedelta(seconds=60)
+LOOK = 0.4
+"""Seconds between two looks for what other processes have ended: one question for all who wait."""
+
+
+async def wait(
+    office: Office, actor: Actor, delivery_id: UUID, *, longest: timedelta, gone: Callable[[], Coroutine[Any, Any, None]]
+) -> tuple[Record, Sequence[Any]]:
+    """Return a delivery and its attempts once it has ended, the time is over, or nobody listens any more."""
+    await deliveries.get(office, actor, delivery_id)
+    with _place(office, actor, delivery_id) as waiter:
+        listener = asyncio.ensure_future(gone())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest.total_seconds()):
+                await _until_final(office, actor, waiter, listener)
+        listener.cancel()
+        await asyncio.gather(listener, return_exceptions=True)
+    return await deliveries.story(office, actor, delivery_id)
+
+
+@contextlib.contextmanager
+def _place(office: Office, actor: Actor, delivery_id: UUID) -> Iterator[Waiter]:
+    waits = office.waits
+    waiter = waits.come(actor.tenant_id, delivery_id)
+    if waits.watcher is None:
+        office.telemetry.listen(waits.heard)
+        waits.watcher = asyncio.create_task(_watch(office))
+    try:
+        yield waiter
+    finally:
+        waits.go(waiter)
+        if not len(waits) and waits.watcher is not None:
+            office.telemetry.unlisten(waits.heard)
+            waits.watcher.cancel()
+            waits.watcher = None
+
+
+async def _until_final(office: Office, actor: Actor, waiter: Waiter, gone: "asyncio.Future[None]") -> None:
+    while not office.waits.is_over and not gone.done():
+        waiter.rung.clear()
+        # Cleared before the look: what ends during it rings again.
+        if store.deliveries.state(await deliveries.get(office, actor, waiter.delivery_id)) in FINAL:
+            return
+        rung = asyncio.ensure_future(waiter.rung.wait())
+        either: list[asyncio.Future[Any]] = [rung, gone]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            rung.cancel()
+
+
+async def _watch(office: Office) -> None:
+    """Look for all who wait, until cancelled."""
+    while True:
+        await office.world.clock.sleep(LOOK)
+        with contextlib.suppress(UnavailableError):
+            for delivery_id in await office.database.read(store.deliveries.ended, office.waits.awaited):
+                office.waits.wake(delivery_id)
