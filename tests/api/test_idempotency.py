@@ -388,9 +388,7 @@ async def test_a_key_is_any_printable_text(client: httpx2.AsyncClient, key: str)
     assert answer.status_code == (400 if key == "é" else 201)
 
 
-@pytest.mark.parametrize(
-    "key", ["", " ", '""', "a" * 256, '"' + "a" * 256 + '"', '"a', '"a"b"', '"a";p=1', "a\tb", "\x7f", '"a\\b"']
-)
+@pytest.mark.parametrize("key", ["", '""', "a" * 256, '"' + "a" * 256 + '"', '"a', '"a"b"', '"a";p=1', "a\tb", '"a\\b"'])
 async def test_a_key_that_is_none_is_refused_and_nothing_is_done(here: Site, client: httpx2.AsyncClient, key: str) -> None:
     answer = await client.post(PATH, json=wanted(), headers={b"idempotency-key": key.encode()})
     assert (answer.status_code, answer.json()["code"]) == (400, "unreadable")
