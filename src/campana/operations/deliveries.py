@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -305,7 +306,9 @@ def _check_timeout(target: Mapping[str, Any], found: list[Fault]) -> None:
 
 
 def _unknown(target: Mapping[str, Any], known: set[str]) -> list[Fault]:
-    names = [name.replace("~", "~0").replace("/", "~1") for name in target if name not in known]
+    names = [
+        name.replace("~", "~0").replace("/", "~1") for name in islice((one for one in target if one not in known), MOST_FAULTS)
+    ]
     return [_fault(f"/target/{name}", "unknown_field", "there is no such field") for name in names]
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema
@@ -14,6 +15,9 @@ from campana.errors import Fault, InvalidError
 LONGEST_NAME = 255
 UUID_SPELLED = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """One spelling: UUID() would also read braces, `urn:uuid:`, underscores and the digits of other scripts."""
+MOST_ENTRIES = 100
+"""What can be listed in a field holds fewer; `_FREE` fields hold what they like."""
+_FREE = {"payload", "target"}
 MOST_FAULTS = 100
 """More are not told: an answer must not outgrow the question."""
 
@@ -163,7 +167,7 @@ PRIORITIES: Mapping[str, int] = {"urgent": 0, "normal": 1, "bulk": 2}
 PRIORITY_WORDS = {number: word for word, number in PRIORITIES.items()}
 
 
-M = TypeVar("M", bound=_Strict)
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,17 +186,44 @@ def read_delivery(said: Any) -> Reading[DeliveryWanted]:
 
 def read(model: type[M], said: Any, stand_ins: Mapping[str, Any]) -> Reading[M]:
     """Read as much as can be read, so that whoever checks the rest can tell all faults at once."""
+    crowded: list[Fault] = []
+    if isinstance(said, dict):
+        said, crowded = _sparse(model, said)
     try:
-        return Reading(wanted=model.model_validate(said), unread=frozenset(), faults=[])
+        if not crowded:
+            return Reading(wanted=model.model_validate(said), unread=frozenset(), faults=[])
+        model.model_validate(said)
+        told = []
     except ValidationError as error:
         told = error.errors(include_url=False)
-    found = faults(told[:MOST_FAULTS])
     if not isinstance(said, dict):
-        raise InvalidError(*found)
-    unread = frozenset(str(one["loc"][0]) for one in told)
+        raise InvalidError(*faults(told[:MOST_FAULTS]))
+    gone = {fault.pointer.split("/")[1] for fault in crowded}
+    told = [one for one in told if one["type"] != "missing" or str(one["loc"][0]) not in gone]
+    found = crowded + faults(told[:MOST_FAULTS])
+    unread = frozenset(str(one["loc"][0]) for one in told) | gone
     legible = {name: value for name, value in said.items() if name not in unread}
     needed = {name: value for name, value in stand_ins.items() if name in unread}
     return Reading(wanted=model.model_validate(legible | needed), unread=unread, faults=found)
+
+
+def _sparse(model: type[BaseModel], said: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """Leave out what holds more than anybody reads: each of a hundred thousand bad entries would else be told, and then cut off."""
+    known = {name: value for name, value in said.items() if name in model.model_fields}
+    others = dict(islice(((name, value) for name, value in said.items() if name not in known), MOST_FAULTS))
+    crowded: list[Fault] = []
+    for name, value in list(known.items()):
+        inner = {name: value} | ({f"{name}/{_escaped(one)}": two for one, two in value.items()} if _is_few(value) else {})
+        for place, entry in inner.items() if name not in _FREE else ():
+            if isinstance(entry, dict | list) and len(entry) > MOST_ENTRIES:
+                said_of_it = f"expected far fewer entries, got {len(entry)}"
+                crowded.append(Fault(pointer=f"/{place}", code="too_long", detail=said_of_it))
+                known.pop(name, None)
+    return known | others, crowded
+
+
+def _is_few(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) <= MOST_ENTRIES
 
 
 def faults(errors: Sequence[Mapping[str, Any]]) -> list[Fault]:
