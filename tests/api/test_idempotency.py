@@ -225,7 +225,7 @@ ACTS: list[tuple[str, Any, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("act", "body", "state"), ACTS, ids=lambda one: str(one))
+@pytest.mark.parametrize(("act", "body", "state"), ACTS, ids=str)
 async def test_an_act_whose_answer_was_lost_is_not_done_again(
     anywhere: Site, monkeypatch: pytest.MonkeyPatch, act: str, body: Any, state: int
 ) -> None:

@@ -15,8 +15,8 @@ from tests.api.test_document import faults
 
 TOKENS = (
     b"\0", b"\r\n", b"\n", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b'"', b"'", b"\\", b"\\u0000", b"\\ud800", b"{", b"}", b"[",
-    b"]", b",", b":", b"null", b"true", b"NaN", b"1e999", b"-0", b"9" * 400, b"[" * 70, b"%", b"%00", b"%zz", b"..", b"/", b"?", b"#",
-    b"&", b"=", b";", b" ", b"\t", b"' or 1=1 --", b"${jndi:x}", b"\n2026 INFO ok", b"2026-02-30T00:00:00Z", b"24:00", b"+25:00",
+    b"]", b",", b":", b"null", b"true", b"NaN", b"1e999", b"-0", b"9" * 400, b"[" * 70, b"%", b"%00", b"%zz", b"..", b"/", b"?",
+    b"#", b"&", b"=", b";", b" ", b"\t", b"' or 1=1 --", b"${jndi:x}", b"\n2026 INFO ok", b"2026-02-30T00:00:00Z", b"24:00", b"+25:00",
     b"../etc/passwd", b"Europe/Berlin", b"P1D", b"0s", b"-1", b"chunked", b"gzip", b"multipart/form-data", b"charset=utf-16",
     "\N{RIGHT-TO-LEFT OVERRIDE}".encode(), "\N{GRINNING FACE}".encode(), b"x" * 5_000,
 )  # fmt: skip
@@ -55,8 +55,8 @@ def broken(document: dict[str, Any], ids: dict[str, list[str]], key: str, chance
         method = chance.choice(METHODS)
     if where == "more":
         head.insert(chance.randrange(len(head) + 1), chance.choice(HEADERS))
-    length = f"content-length: {len(body) if chance.random() < 0.97 else chance.randrange(len(body) + 9)}".encode()  # noqa: PLR2004 - mostly
-    if body or chance.random() < 0.5:  # noqa: PLR2004 - every other one
+    length = f"content-length: {len(body) if chance.random() < 0.97 else chance.randrange(len(body) + 9)}".encode()
+    if body or chance.random() < 0.5:
         head.append(length)
     lines = b"\r\n".join([b" ".join((method, path, b"HTTP/1.1")), *head])
     if where == "head":
@@ -68,7 +68,7 @@ def _whole(document: dict[str, Any], ids: dict[str, list[str]], chance: random.R
     path, item = chance.choice(sorted(document["paths"].items()))
     method, operation = chance.choice(sorted(item.items()))
     for name, values in ids.items():
-        path = path.replace("{%s}" % name, chance.choice(values))
+        path = path.replace(f"{{{name}}}", chance.choice(values))
     if path.endswith("/wait"):
         path += "?timeout=0"
     elif path == "/v1/deliveries" and method == "get":
@@ -122,10 +122,10 @@ def fault(document: dict[str, Any], request: bytes, answer: Answer) -> str | Non
     """What is wrong with an answer; None if nothing is."""
     if answer.status is None:
         return None
-    if answer.status >= 500 or b"Traceback" in answer.body:  # noqa: PLR2004 - an error of ours
+    if answer.status >= 500 or b"Traceback" in answer.body:
         return f"answered {answer.status}"
-    if answer.status >= 400 and not answer.kind.startswith("application/problem+json"):  # noqa: PLR2004 - an error of theirs
-        is_before_us = answer.status == 400 and answer.body == b"Invalid HTTP request received."  # noqa: PLR2004 - not HTTP
+    if answer.status >= 400 and not answer.kind.startswith("application/problem+json"):
+        is_before_us = answer.status == 400 and answer.body == b"Invalid HTTP request received."
         return (
             None if is_before_us or request.startswith((b"HEAD", b"head")) else f"a {answer.status} that is no problem document"
         )

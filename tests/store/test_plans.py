@@ -13,7 +13,7 @@ from campana import store
 from campana.domain import deliveries as model
 from campana.domain import outcomes
 from campana.store.candidates import Terms, Window
-from campana.store.deliveries import Filter, Window
+from campana.store.deliveries import Filter
 from campana.store.schema import deliveries
 from tests.store import builders, million
 from tests.store.builders import HOUR, LEASE, ME, NOW, TENANT, YOU, settlement, wish
@@ -187,7 +187,7 @@ async def test_the_newest_are_read_from_the_end(big: Hand) -> None:
 
 async def test_what_nobody_matches_is_looked_for_in_one_window_alone(big: Hand) -> None:
     for wanted in (Filter(recipient="nobody"), Filter(labels={"a": "b"}), Filter(provider_call_id="x", due_to=NOW)):
-        asked = Window(before=number_id(500_000), limit=50, size=1_000)
+        asked = store.deliveries.Window(before=number_id(500_000), limit=50, size=1_000)
         # A thousand rows are read, for a page of fifty; a walk to the end would read five hundred times as many.
         seen = await _is_cheap(big, store.deliveries.window, TENANT, wanted, asked, share=1.5)
         assert (seen.records, seen.end) == ([], number_id(499_000))

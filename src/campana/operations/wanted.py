@@ -208,7 +208,7 @@ def read(model: type[M], said: Any, stand_ins: Mapping[str, Any]) -> Reading[M]:
 
 
 def _sparse(model: type[BaseModel], said: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
-    """Leave out what holds more than anybody reads: each of a hundred thousand bad entries would else be told, and then cut off."""
+    """Leave out what holds more than anybody reads: else each of a hundred thousand bad entries is told, and then cut off."""
     known = {name: value for name, value in said.items() if name in model.model_fields}
     others = dict(islice(((name, value) for name, value in said.items() if name not in known), MOST_FAULTS))
     crowded: list[Fault] = []

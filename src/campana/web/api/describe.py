@@ -256,16 +256,17 @@ HEALTH: dict[str, Any] = {
 }
 
 
+_KEY_PATTERN = r'^([!#-~]([ -~]*[!-~])?|"([ !#-\[\]-~]|\\["\\])+")$'
 _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A text of your own that names this request, bare or quoted. Sent again within 24 hours with the same body, the "
-    "request is not carried out again: it is answered as the first time. With another body it is refused (422 "
+    "description": "A text of your own that names this request, bare or quoted. Sent again within 24 hours with the same body, "
+    "the request is not carried out again: it is answered as the first time. With another body it is refused (422 "
     "`idempotency_key_reused`), while the first one is under way too (409 `idempotency_in_progress`). Keys are good for "
     "one method and path. A request that was refused (400, 401, 403, 404, 413, 415, 422, 429) leaves the key unused; after a "
     "503 send it again: what was done is found, and the rest is done.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": _KEY_PATTERN},
 }
 _REPLAYED = {
     "description": "`true` where this is the answer to an earlier request with the same key",
