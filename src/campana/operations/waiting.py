@@ -28,11 +28,11 @@ async def wait(
     await deliveries.get(office, actor, delivery_id)
     with _place(office, actor, delivery_id) as waiter:
         listener = asyncio.ensure_future(gone())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(longest.total_seconds()):
-                await _until_final(office, actor, waiter, listener)
-        listener.cancel()
-        await asyncio.gather(listener, return_exceptions=True)
+        try:
+            await _until_final(office, actor, waiter, listener, longest.total_seconds())
+        finally:
+            listener.cancel()
+            await asyncio.gather(listener, return_exceptions=True)
     return await deliveries.story(office, actor, delivery_id)
 
 
@@ -53,16 +53,22 @@ def _place(office: Office, actor: Actor, delivery_id: UUID) -> Iterator[Waiter]:
             waits.watcher = None
 
 
-async def _until_final(office: Office, actor: Actor, waiter: Waiter, gone: "asyncio.Future[None]") -> None:
-    while not office.waits.is_over and not gone.done():
+async def _until_final(office: Office, actor: Actor, waiter: Waiter, gone: "asyncio.Future[None]", seconds: float) -> None:
+    clock = office.world.clock
+    until = clock.steady() + seconds
+    while True:
+        # Before the look: what ends during it rings again.
         waiter.rung.clear()
-        # Cleared before the look: what ends during it rings again.
         if store.deliveries.state(await deliveries.get(office, actor, waiter.delivery_id)) in FINAL:
+            return
+        left = until - clock.steady()
+        if left <= 0 or office.waits.is_over or gone.done():
             return
         rung = asyncio.ensure_future(waiter.rung.wait())
         either: list[asyncio.Future[Any]] = [rung, gone]
         try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            # The wait alone has an end: a question to the database is not torn off for it.
+            await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
             rung.cancel()
 
