@@ -118,15 +118,17 @@ async def _target(here: site.Site) -> Target:
     return Target(url=here.url, key=key, document=document, ids=ids, bugs=here.house.telemetry.counts)
 
 
-def _by_the_document(target: Target, done: Fuzzed, number: int) -> None:
-    """Send what the document allows, and what it forbids, to each operation."""
+def _round(target: Target, done: Fuzzed, number: int) -> None:
+    """Send to each operation what the document allows and what it forbids, and broken bytes between."""
     # Without its security: else most requests would come with a wrong key.
     schema = schemathesis.openapi.from_dict({name: said for name, said in target.document.items() if name != "security"})
-    for found in schema.get_all_operations():
-        operation: Any = found.ok()  # type: ignore[union-attr]  # a document that can't be read fails here
-        for mode in MODES:
-            if not done.is_over:
-                _send_some(target, done, operation, mode, number)
+    operations: list[Any] = [found.ok() for found in schema.get_all_operations()]  # type: ignore[union-attr]  # else it fails here
+    chance = random.Random(number)
+    turns = [(operation, mode) for operation in operations for mode in MODES]
+    chance.shuffle(turns)
+    for operation, mode in turns:
+        _send_broken(target, done, number, chance)
+        _send_some(target, done, operation, mode, number)
 
 
 def _send_some(target: Target, done: Fuzzed, operation: Any, mode: GenerationMode, number: int) -> None:
@@ -159,14 +161,15 @@ def _aim(target: Target, case: Any, chance: random.Random) -> None:
     for name in case.path_parameters or {}:
         if name in target.ids and chance.random() < 0.8:
             case.path_parameters[name] = chance.choice(target.ids[name])
+    if case.headers and chance.random() < 0.7:
+        case.headers.pop("Idempotency-Key", None)
     if case.path.endswith("/wait") and chance.random() < 0.5:
         case.query = {"timeout": "0"}
 
 
-def _by_bytes(target: Target, done: Fuzzed, number: int) -> None:
+def _send_broken(target: Target, done: Fuzzed, number: int, chance: random.Random) -> None:
     """Send requests in which some bytes are not what they were."""
-    chance = random.Random(number)
-    for _ in range(200):
+    for _ in range(EXAMPLES):
         if done.is_over:
             return
         request = wire.broken(target.document, target.ids, target.key, chance)
@@ -186,8 +189,7 @@ def fuzz(*, seconds: float, seed: int, database_url: str | None = None) -> Fuzze
         with _served(database_url) as target:
             number = seed
             while not done.is_over:
-                _by_bytes(target, done, number)
-                _by_the_document(target, done, number)
+                _round(target, done, number)
                 number += 1
             if target.bugs["api.bug"]:
                 done.failures.append(f"--seed {number - 1}: the log has {target.bugs['api.bug']} times `api.bug`")
