@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -213,6 +214,20 @@ async def test_a_batch_in_lines_is_kept_too_however_long(anywhere: Site, monkeyp
     assert second.headers["idempotency-replayed"] == "true"
     assert len(await rows(anywhere, idempotency_pieces)) > 1
     assert await anywhere.count() == 30
+
+
+@pytest.mark.slow
+async def test_an_answer_longer_than_a_packet_is_kept_too(anywhere: Site) -> None:
+    client = await anywhere.client()
+    dice = random.Random(1)
+    items = [wanted(payload=dice.randbytes(95_000).hex()) for _ in range(130)]
+
+    first, second = [await client.post(f"{PATH}/batch", json=items, headers=KEY) for _ in range(2)]
+
+    assert len(first.content) > 16 << 20
+    assert second.headers["idempotency-replayed"] == "true"
+    assert parts(second) == parts(first)
+    assert await anywhere.count() == 130
 
 
 ACTS: list[tuple[str, Any, int]] = [
