@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import zlib
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -409,6 +410,30 @@ async def test_a_key_that_is_none_is_refused_and_nothing_is_done(here: Site, cli
     assert (answer.status_code, answer.json()["code"]) == (400, "unreadable")
     twice = await client.post(PATH, json=wanted(), headers=[("idempotency-key", "a"), ("idempotency-key", "a")])
     assert (twice.status_code, await here.count()) == (400, 0)
+
+
+async def test_an_answer_can_not_be_read_in_the_database(here: Site, client: httpx2.AsyncClient) -> None:
+    for payload in ("not for everybody", "not for everybody" * 5_000):
+        key = {"idempotency-key": str(len(payload))}
+        first, second = [await client.post(PATH, json=wanted(payload=payload), headers=key) for _ in range(2)]
+        assert parts(first) == parts(second)
+    kept = [row.body for row in await rows(here, idempotency_keys)]
+    assert len(kept) == 2
+    for body in kept:
+        assert b"everybody" not in body
+        with pytest.raises(zlib.error):
+            zlib.decompress(body)
+
+
+async def test_an_answer_kept_under_another_secret_is_refused_and_nothing_is_done_again(
+    here: Site, client: httpx2.AsyncClient
+) -> None:
+    await client.post(PATH, json=wanted(), headers=KEY)
+    await change(here, seed=b"x" * 32)
+
+    answer = await client.post(PATH, json=wanted(), headers=KEY)
+
+    assert (answer.status_code, answer.json()["code"], await here.count()) == (422, "idempotency_key_reused", 1)
 
 
 async def test_ids_made_under_a_key_follow_those_made_before(here: Site, client: httpx2.AsyncClient) -> None:

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from campana import store, world
 from campana.errors import (
     CampanaError,
@@ -70,7 +73,7 @@ async def once(office: Office, actor: Actor, request: Request, work: Work) -> An
     came = await office.database.write(store.idempotency.take, _asking(office, actor, request, me))
     match came:
         case Answered():
-            return await _again(came)
+            return await _again(office, came)
         case Refused.OTHER_BODY:
             raise KeyReusedError("this `Idempotency-Key` was used for another request: expected the same one, or a fresh key")
         case Refused.RUNNING:
@@ -104,7 +107,7 @@ def _asking(office: Office, actor: Actor, request: Request, me: UUID) -> Asking:
 
 def _same(office: Office, actor: Actor, held: Held) -> tuple[Office, Actor]:
     """Return office and actor as they were when the request first came."""
-    seed = hmac.digest(office.secret, b"idempotency" + held.seed, "sha256")
+    seed = _secret(office, b"names", held.seed)
     then = world.again(office.world, at=held.began_at, seed=seed, first=held.id)
     return dataclasses.replace(office, world=then), dataclasses.replace(actor, name=held.actor)
 
@@ -113,7 +116,7 @@ async def _keep(office: Office, held: Held, me: UUID, answer: Answer) -> None:
     if not answer.is_whole:
         await _give_back(office, held, me, forget=False)
         return
-    body = await asyncio.to_thread(zlib.compress, answer.body, 1) if len(answer.body) > _SMALL else zlib.compress(answer.body, 1)
+    body = await _apart(len(answer.body), _pack, _secret(office, b"answer", held.seed), answer.body)
     kept = Answered(status=answer.status, headers=store.idempotency.said(answer.headers), body=body)
     try:
         await office.database.write(store.idempotency.finish, held.id, me, kept)
@@ -129,7 +132,29 @@ async def _give_back(office: Office, held: Held, me: UUID, *, forget: bool) -> N
         await office.database.write(store.idempotency.give_back, held.id, me, now=now, forget=forget)
 
 
-async def _again(kept: Answered) -> Answer:
-    unpack = zlib.decompress
-    body = await asyncio.to_thread(unpack, kept.body) if len(kept.body) > _SMALL else unpack(kept.body)
+async def _again(office: Office, kept: Answered) -> Answer:
+    try:
+        body = await _apart(len(kept.body), _unpack, _secret(office, b"answer", kept.seed), kept.body)
+    except InvalidTag:
+        raise KeyReusedError("the answer was kept under another SECRET_KEY and can't be read: expected a fresh key") from None
     return Answer(status=kept.status, headers=json.loads(kept.headers), body=body, is_replayed=True)
+
+
+def _secret(office: Office, purpose: bytes, seed: bytes) -> bytes:
+    return hmac.digest(office.secret, b"idempotency " + purpose + seed, "sha256")
+
+
+# An answer may hold what is shown only once. Each has a key of its own, so that the nonce need not differ.
+_NONCE = bytes(12)
+
+
+def _pack(secret: bytes, body: bytes) -> bytes:
+    return AESGCM(secret).encrypt(_NONCE, zlib.compress(body, 1), None)
+
+
+def _unpack(secret: bytes, kept: bytes) -> bytes:
+    return zlib.decompress(AESGCM(secret).decrypt(_NONCE, kept, None))
+
+
+async def _apart(size: int, work: Callable[[bytes, bytes], bytes], secret: bytes, body: bytes) -> bytes:
+    return await asyncio.to_thread(work, secret, body) if size > _SMALL else work(secret, body)

@@ -6,7 +6,7 @@ So the work needs no transaction in common with the row.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -56,6 +56,7 @@ class Answered:
     status: int
     headers: str
     body: bytes
+    seed: bytes = field(default=b"", compare=False, repr=False)
 
 
 class Refused(Enum):
@@ -85,7 +86,7 @@ def _found(connection: Connection, row: Row[Any], asking: Asking) -> Held | Answ
     if row.fingerprint != asking.fingerprint:
         return Refused.OTHER_BODY
     if row.status is not None:
-        return Answered(status=row.status, headers=row.headers, body=_body(connection, row))
+        return Answered(status=row.status, headers=row.headers, body=_body(connection, row), seed=bytes(row.seed))
     if row.holder != asking.id:
         if row.held_until > asking.now:
             return Refused.RUNNING
