@@ -163,13 +163,16 @@ class Seen:
     end: UUID | None
 
 
+_LAST = UUID(int=(1 << 128) - 1)
+
+
 def window(connection: Connection, tenant_id: UUID, wanted: Filter, asked: Window) -> Seen:
     """Return what matches in one window of a tenant's deliveries, the newest first: however little, it costs no more."""
     c, end = deliveries.c, None
     if wanted != Filter() and wanted.dedupe_key is None:
-        walk = select(c.id).where(c.tenant_id == tenant_id).order_by(c.id.desc())
+        below = dialects.of(connection).below(c.tenant_id, tenant_id, c.id, asked.before or _LAST)
+        walk = select(c.id).where(*below).order_by(c.tenant_id.desc(), c.id.desc())
         walk = walk.with_hint(deliveries, "force index (deliveries_list)", "mysql")
-        walk = walk if asked.before is None else walk.where(c.id < asked.before)
         end = connection.execute(walk.offset(asked.size - 1).limit(1)).scalar()
     records = newest(connection, tenant_id, wanted, before=asked.before, limit=asked.limit, down_to=end)
     return Seen(records=records, end=end if len(records) < asked.limit else records[-1].id)
