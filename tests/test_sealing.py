@@ -85,3 +85,11 @@ def test_what_was_sealed_by_an_earlier_version_still_opens() -> None:
     kept = Sealed(key_id=KEPT_ID, data=bytes.fromhex(KEPT))
     assert sealer(NEW).newest == KEPT_ID
     assert sealer(NEW).open(kept, PLACE) == SECRET
+
+
+def test_what_is_sealed_once_opens_under_its_key_alone() -> None:
+    kept = sealing.seal_once(OLD, b"said")
+    assert sealing.open_once(OLD, kept) == b"said"
+    assert sealing.open_once(NEW, kept) is None
+    assert sealing.open_once(OLD, kept[:-1]) is None
+    assert b"said" not in kept

@@ -67,6 +67,25 @@ class AlreadyFinalError(ConflictError):
     code = "already_final"
 
 
+class TryAgainError(ConflictError):
+    """Something changed in this very moment: try again."""
+
+    code = "try_again"
+
+
+class InProgressError(ConflictError):
+    """The first request with this idempotency key is still being carried out."""
+
+    code = "idempotency_in_progress"
+    retry_after = 1.0
+
+
+class KeyReusedError(CampanaError):
+    """The idempotency key was used for another request."""
+
+    code = "idempotency_key_reused"
+
+
 class TooManyError(CampanaError):
     """A limit is reached."""
 

@@ -58,6 +58,19 @@ class Sealer:
             return None
 
 
+def seal_once(key: bytes, said: bytes) -> bytes:
+    """Return what was said so that this key opens it; a key seals one text in its life, so the nonce need not differ."""
+    return AESGCM(key).encrypt(bytes(_NONCE), said, None)
+
+
+def open_once(key: bytes, kept: bytes) -> bytes | None:
+    """Return what was said; None where it was kept under another key, or was changed."""
+    try:
+        return AESGCM(key).decrypt(bytes(_NONCE), kept, None)
+    except InvalidTag:
+        return None
+
+
 def _fingerprint(material: bytes) -> str:
     return _derived(material, b"campana key id", _ID).hex()
 

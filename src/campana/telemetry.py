@@ -34,6 +34,10 @@ class Telemetry:
         """Tell this function of every event from now on."""
         self._listeners.append(listener)
 
+    def unlisten(self, listener: Listener) -> None:
+        """Tell this function no more."""
+        self._listeners.remove(listener)
+
     def is_on(self, level: int) -> bool:
         """Say whether a line of that level would be written or heard: hot paths ask before they build one."""
         return bool(self._listeners) or self._log.is_enabled_for(level)
@@ -43,7 +47,7 @@ class Telemetry:
         self.counts[name] += 1
         if self._log.is_enabled_for(level) and self._has_room(level, name):
             self._log.log(level, name, **fields)
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(name, fields)
 
     def _has_room(self, level: int, name: str) -> bool:

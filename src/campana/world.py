@@ -1,12 +1,13 @@
 """The only door for time, chance and identity. Everything else is handed one of these, so that a run can be repeated."""
 
 import asyncio
+import hashlib
 import os
 import random
 import secrets
 import time
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from campana.domain import instants
@@ -151,6 +152,52 @@ class World:
     def new_id(self) -> UUID:
         """Return a fresh id that sorts by creation."""
         return self.chance.uuid7(self.clock.now())
+
+
+class _Then:
+    """A clock that has stopped at an instant; everything else goes on."""
+
+    def __init__(self, clock: Clock, at: datetime) -> None:
+        self._clock = clock
+        self._at = at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clock, name)
+
+    def now(self) -> datetime:
+        return self._at
+
+
+class _Again:
+    """Names that come in the same order each time, from a seed that nobody else knows; dice are thrown anew."""
+
+    def __init__(self, chance: Chance, seed: bytes, first: UUID) -> None:
+        self._chance = chance
+        self._seed = seed
+        self._ticks = first.int >> 80 << 12 | first.int >> 64 & 0xFFF
+        self._count = 0
+
+    def fraction(self) -> float:
+        return self._chance.fraction()
+
+    def token(self, size: int) -> bytes:
+        self._count += 1
+        return hashlib.shake_256(b"token" + self._count.to_bytes(8) + self._seed).digest(size)
+
+    def uuid7(self, at: datetime) -> UUID:
+        del at
+        self._count += 1
+        noise = hashlib.sha256(b"id" + self._count.to_bytes(8) + self._seed).digest()[:8]
+        return uuid7(self._ticks + self._count, int.from_bytes(noise))
+
+
+def again(world: World, *, at: datetime, seed: bytes, first: UUID) -> World:
+    """Return a world in which it is always this instant, and whose names come from a seed: what is done in it twice is the same.
+
+    Ids follow `first`, as if they had been made right after it.
+    """
+    clock: Any = _Then(world.clock, at)
+    return World(clock, _Again(world.chance, seed, first))
 
 
 def real() -> World:

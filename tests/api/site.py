@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ class Site:
     house: wiring.House
     url: str
     clients: contextlib.AsyncExitStack
+    stop: Callable[[], None]
     tenants: dict[str, UUID] = field(default_factory=dict)
     keys: int = 0
 
@@ -134,7 +135,8 @@ async def open_site(folder: Path, url: str | None = None, *, with_engine: bool =
             work.append(asyncio.create_task(house.engine.run()))
         try:
             async with contextlib.AsyncExitStack() as clients:
-                yield Site(house=house, url=f"http://127.0.0.1:{listener.getsockname()[1]}", clients=clients)
+                url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                yield Site(house=house, url=url, clients=clients, stop=lambda: setattr(server, "should_exit", True))
         finally:
             server.should_exit = True
             if house.engine is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -135,6 +136,48 @@ async def test_what_was_durable_before_the_database_went_away_is_said(
 
     assert [item["status"] for item in answer.json()["items"]] == [201, 201, 503, 503, 201, 201]
     assert await here.count() == 4
+
+
+async def test_lines_are_answered_as_soon_as_they_are_durable(
+    here: Site, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "_CHUNK", 2)
+    database, calls, go_on = here.house.office.database, [], asyncio.Event()
+    write = database.write
+
+    async def waits_at_the_second(function: Any, *args: Any, **kwargs: Any) -> Any:
+        if function is store.deliveries.enter:
+            calls.append(args)
+            if len(calls) == 2:
+                await go_on.wait()
+        return await write(function, *args, **kwargs)
+
+    monkeypatch.setattr(database, "write", waits_at_the_second)
+    lines = ndjson(*(wanted(payload=number) for number in range(5)))
+    request = client.stream("POST", "/v1/deliveries/batch", content=lines, headers={"content-type": NDJSON})
+    async with request as answer, asyncio.timeout(30):
+        came = answer.aiter_lines()
+        first = [json.loads(await anext(came)) for _ in range(2)]
+        assert await here.count() == 2
+        go_on.set()
+        rest = [json.loads(line) async for line in came]
+
+    assert [one["index"] for one in first + rest] == [0, 1, 2, 3, 4]
+    assert [one["delivery"]["payload"] for one in first + rest] == [0, 1, 2, 3, 4]
+
+
+async def test_lines_of_which_not_the_first_can_be_kept_are_refused_as_a_whole(
+    here: Site, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **_more: Any) -> Any:
+        raise UnavailableError
+
+    await client.get("/v1/deliveries")
+    monkeypatch.setattr(deliveries, "_insert", away)
+    answer = await client.post("/v1/deliveries/batch", content=ndjson(wanted()), headers={"content-type": NDJSON})
+
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert await here.count() == 0
 
 
 @pytest.mark.slow

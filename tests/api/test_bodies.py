@@ -7,11 +7,13 @@ import gzip
 import json
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx2
 import pytest
 
 from campana.errors import UnreadableError
+from campana.operations import wanted as wanted_fields
 from campana.web import bodies
 from tests.api.site import NDJSON, Site, wanted
 
@@ -163,6 +165,10 @@ async def test_a_body_that_does_not_come_is_not_waited_for_for_ever(here: Site, 
         {"content-type": "application/jsonp"},
         {"content-type": NDJSON},
         {"content-type": ""},
+        {"content-type": "application/json; charset=latin-1"},
+        {"content-type": "application/json; charset=UTF-16"},
+        {"content-type": 'application/json; x=y; Charset="utf-7"'},
+        {"content-type": "application/json; charset="},
         {"content-type": "application/json", "content-encoding": "gzip"},
         {"content-type": "application/json", "content-encoding": "br"},
     ],
@@ -176,7 +182,102 @@ async def test_a_body_of_another_type_is_refused(here: Site, client: httpx2.Asyn
     assert await here.count() == 0
 
 
-async def test_json_may_name_its_charset(client: httpx2.AsyncClient) -> None:
-    answer = await client.post("/v1/deliveries", content=GOOD, headers={"content-type": "Application/JSON; charset=utf-8"})
+@pytest.mark.parametrize("charset", ["charset=utf-8", 'x=y; Charset="UTF-8"', "charset=utf8", "x=y"])
+async def test_json_may_name_its_charset(client: httpx2.AsyncClient, charset: str) -> None:
+    answer = await client.post("/v1/deliveries", content=GOOD, headers={"content-type": f"Application/JSON; {charset}"})
 
     assert answer.status_code == 201
+
+
+MANY = 40_000
+NAMES = {f"name{number}": 1 for number in range(MANY)}
+CROWDED = {
+    "unknown fields": wanted() | NAMES,
+    "unknown fields of a target": wanted(target=NAMES),
+    "unknown fields of a webhook": wanted(channel="webhook", target=NAMES),
+    "labels that are no text": wanted(labels=NAMES),
+    "labels": wanted(labels=dict.fromkeys(NAMES, "")),
+    "retries": wanted(retry=NAMES),
+    "delays": wanted(retry={"delays": NAMES}),
+    "outcomes": wanted(retry={"only": [1] * MANY}),
+    "answers": wanted(channel="webhook", target={"url": "https://example.com", "success": ["x"] * MANY}),
+    "queries": wanted(channel="webhook", target={"url": "https://example.com", "query": NAMES}),
+    "headers": wanted(channel="webhook", target={"url": "https://example.com", "headers": NAMES}),
+    "a long name": wanted(channel="webhook", target={"url": "https://" + "a." * MANY}),
+    "a long instant": wanted(at="1" * 500_000),
+    "a long zone": wanted(at="2199-01-01T00:00", timezone="x" * 10_000),
+    "a list": [1] * MANY,
+}
+
+
+@pytest.mark.parametrize("case", CROWDED)
+async def test_what_holds_far_too_much_is_refused_quickly_and_in_few_words(
+    here: Site, client: httpx2.AsyncClient, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took: list[float] = []
+    read = wanted_fields.read
+
+    def timed(*args: Any) -> Any:
+        began = time.process_time()
+        try:
+            return read(*args)
+        finally:
+            took.append(time.process_time() - began)
+
+    monkeypatch.setattr(wanted_fields, "read", timed)
+    answer = await client.post("/v1/deliveries", json=CROWDED[case])
+
+    assert answer.status_code == 422, answer.text
+    assert len(answer.content) < 40_000
+    assert max(took) < 0.05
+    assert await here.count() == 0
+
+
+HEADS = {
+    "a negative length": "content-length: -1",
+    "a length that is none": "content-length: x",
+    "two lengths": "content-length: 2\r\ncontent-length: 3",
+    "a length and chunks": "content-length: 2\r\ntransfer-encoding: chunked",
+    "an unknown coding": "transfer-encoding: gzip",
+    "a folded header": "x-a: b\r\n c",
+}
+
+
+@pytest.mark.parametrize("case", HEADS)
+async def test_a_head_that_could_be_read_two_ways_is_refused(here: Site, case: str) -> None:
+    key = await here.make_key()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(here.url.rpartition(":")[2]))
+    head = f"POST /v1/deliveries HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\n"
+    writer.write(f"{head}{HEADS[case]}\r\nconnection: close\r\n\r\n{{}}".encode())
+    async with asyncio.timeout(10):
+        said = await reader.readline()
+    assert said[:12] in {b"HTTP/1.1 400", b"HTTP/1.1 422", b""}, said
+    assert await here.count() == 0
+    assert here.house.telemetry.counts["api.bug"] == 0
+    writer.close()
+    await writer.wait_closed()
+
+
+STRANGE = [
+    "'; drop table deliveries; --", "id;drop table x", '{"$ne": null}', "*)(uid=*", "$(reboot)", "`id`", "${jndi:ldap://x}",
+    "\n2026-01-01 INFO all is well", "\r\nset-cookie: a=b", "\x1b[2J", "\u202e\u2066", "\N{FAMILY}\u200d\N{BOY}", "e\u0301" * 50,
+    "  ",     "<script>alert(1)</script>", "=1+1", "%00%ff", "../../etc/passwd", "x" * 255,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", STRANGE, ids=ascii)
+async def test_text_that_means_something_elsewhere_is_text_here(
+    client: httpx2.AsyncClient, capfd: pytest.CaptureFixture[str], text: str
+) -> None:
+    said = wanted(recipient=text, dedupe_key=text, labels={"a": text, text[:63]: "b"}, payload={text: text})
+    made = await client.post("/v1/deliveries", json=said, headers={"idempotency-key": "one"})
+    assert made.status_code == 201, made.text
+
+    assert {name: made.json()[name] for name in ("recipient", "dedupe_key", "labels", "payload")} == {
+        name: said[name] for name in ("recipient", "dedupe_key", "labels", "payload")
+    }
+    for query in ({"recipient": text}, {"dedupe_key": text}, {"label.a": text}):
+        assert [one["id"] for one in (await client.get("/v1/deliveries", params=query)).json()["items"]] == [made.json()["id"]]
+    for name in ("status", "cursor", "limit", "due_from", "schedule_id", "sort", "order_by", text[:40]):
+        assert (await client.get("/v1/deliveries", params={name: text})).status_code == 422
+    assert "\n2026-01-01 INFO" not in capfd.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -205,6 +206,13 @@ async def test_what_routes_answer_is_what_is_described(here: Site, client: httpx
         (client, "get", "/v1/deliveries/{delivery_id}", one, {}),
         (insider, "get", "/v1/deliveries/{delivery_id}", one, {}),
         (client, "get", "/v1/deliveries/{delivery_id}", one + "?a=1", {}),
+        (client, "get", "/v1/deliveries/{delivery_id}/wait", one + "/wait?timeout=0", {}),
+        (client, "get", "/v1/deliveries/{delivery_id}/wait", one + "/wait?timeout=90", {}),
+        *(
+            (client, "post", "/v1/deliveries", "", {"json": wanted(payload=p), "headers": {"idempotency-key": "k"}})
+            for p in (1, 1, 2)
+        ),
+        (client, "post", "/v1/deliveries", "", {"json": wanted(), "headers": {"idempotency-key": ""}}),
         (client, "get", "/v1/deliveries/{delivery_id}/attempts", one + "/attempts", {}),
         (client, "get", "/v1/deliveries/{delivery_id}/explain", one + "/explain", {}),
         (client, "post", "/v1/deliveries/{delivery_id}/cancel", one + "/cancel", {}),
@@ -246,10 +254,33 @@ async def test_what_routes_answer_is_what_is_described(here: Site, client: httpx
     for who, method, path, rest, said in asked:
         answer = await who.request(method, rest if rest.startswith("/") else path + rest, **said)
         described = document["paths"][path][method]["responses"][str(answer.status_code)]["content"]
+        assert answer.headers.get("idempotency-replayed", "true") == "true"
         schema = described[answer.headers["content-type"]]["schema"]
         assert faults(document, schema, answer.json()) == [], (method, path, answer.text)
     seen = {path for _, _, path, _, _ in asked}
     assert seen == document["paths"].keys()
+
+
+def test_every_post_takes_an_idempotency_key_and_nothing_else_does(document: Document) -> None:
+    for method, path, operation in operations(document):
+        headers = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "header"]
+        assert headers == (["Idempotency-Key"] if method == "post" else []), (method, path)
+        if method == "post":
+            assert {"400", "409", "422"} <= operation["responses"].keys(), path
+            success = min(operation["responses"])
+            assert "Idempotency-Replayed" in operation["responses"][success]["headers"], path
+
+
+async def test_every_post_heeds_an_idempotency_key(here: Site, client: httpx2.AsyncClient, document: Document) -> None:
+    """Whoever adds a route can't forget it: a key that is none is refused everywhere, before anything is done."""
+    operator = await here.client(scopes="owner installation")
+    for method, path, operation in operations(document):
+        if method == "post":
+            its_path = re.sub(r"{\w+}", await fit(here, client, path), path)
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            body = content.get("example", {}) if content else None
+            answer = await operator.post(its_path, json=body, headers={"idempotency-key": '"'})
+            assert (answer.status_code, answer.json()["code"]) == (400, "unreadable"), path
 
 
 def test_problems_of_all_statuses_are_described(document: Document) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 from typing import Any
+from uuid import UUID
 
 import httpx2
 import pytest
 from sqlalchemy import Engine, event
 
 from campana.domain.deliveries import State
+from campana.operations import deliveries
 from tests.api.site import Site, pointers, wanted
 
 
@@ -63,6 +67,51 @@ async def test_a_cursor_is_good_for_its_own_tenant_alone(here: Site, client: htt
     assert pointers(await stranger.get(f"/v1/deliveries?cursor={cursor}")) == {("/cursor", "invalid")}
 
 
+async def test_a_cursor_is_good_for_its_own_filters_alone(here: Site, client: httpx2.AsyncClient) -> None:
+    await make(client, {"recipient": "a"}, {"recipient": "a"}, {"recipient": "a"})
+    query = "recipient=a&status=scheduled"
+    cursor = (await client.get(f"/v1/deliveries?limit=1&{query}")).json()["next_cursor"]
+
+    assert len(await ids(client, f"status=scheduled&cursor={cursor}&recipient=a&limit=2")) == 2, "in any order, of any size"
+    for other in ("", "recipient=b&status=scheduled", "recipient=a", f"{query}&channel=log", f"{query}&status=completed"):
+        assert pointers(await client.get(f"/v1/deliveries?{other}&cursor={cursor}")) == {("/cursor", "invalid")}
+
+
+async def test_what_matches_rarely_is_found_in_steps_and_a_page_says_how_to_go_on(
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest, *_ = await make(client, {"recipient": "rare"}, *({} for _ in range(40)))
+    monkeypatch.setattr(deliveries, "FIRST_STEP", 2)
+    monkeypatch.setattr(deliveries, "LAST_STEP", 4)
+    assert await ids(client, "recipient=rare") == [oldest]
+
+    monkeypatch.setattr(deliveries, "PATIENCE", 1e-6 * 2)
+    monkeypatch.setattr(asyncio, "timeout", lambda _: contextlib.nullcontext())
+    answer = (await client.get("/v1/deliveries?recipient=rare&limit=5")).json()
+    assert answer["items"] == []
+    pages = 1
+    while answer["next_cursor"] is not None and not answer["items"]:
+        answer = (await client.get(f"/v1/deliveries?recipient=rare&limit=5&cursor={answer['next_cursor']}")).json()
+        pages += 1
+    assert [one["id"] for one in answer["items"]] == [oldest]
+    assert pages > 3
+
+
+async def test_a_list_that_is_not_read_in_time_says_so(
+    here: Site, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: Any, **_more: Any) -> None:
+        await asyncio.Event().wait()
+
+    await client.get("/v1/deliveries")
+    monkeypatch.setattr(deliveries, "PATIENCE", 0.01)
+    monkeypatch.setattr(here.house.office.database, "read", never)
+    answer = await client.get("/v1/deliveries?recipient=a")
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert "narrow it" in answer.json()["detail"]
+    assert answer.headers["retry-after"]
+
+
 @pytest.mark.parametrize(
     "cursor",
     ["", "x", "null", "%00", "a" * 10_000, "é", "01a1f0cd-8042-7000-8264-13b282f135be", base64.b64encode(bytes(24)).decode()],
@@ -100,6 +149,10 @@ async def test_each_filter_narrows(here: Site, client: httpx2.AsyncClient) -> No
     assert await ids(client, "status=completed") == [early]
     assert await ids(client, "status=completed&status=scheduled") == [early, keyed, python, labelled]
     assert await ids(client, "provider_call_id=call-1") == [early]
+    schedule = "0199f0c2-5b6e-7d3a-9c1f-2a4b6c8d0e1f"
+    await here.force(python, schedule_id=UUID(schedule))
+    assert await ids(client, f"schedule_id={schedule}") == [python]
+    assert await ids(client, f"schedule_id={schedule.upper()}") == [python]
     assert await ids(client, "due_to=2199-01-01T00:00:00Z") == [early]
     assert await ids(client, "due_from=2199-01-01T00:00:00%2B00:00&channel=log") == [keyed, labelled]
     assert await ids(client, "due_from=2199-01-01T05:30:00+05:30&channel=log") == [keyed, labelled]
@@ -119,7 +172,8 @@ async def test_a_filter_is_a_value_and_never_a_pattern(client: httpx2.AsyncClien
 
 
 async def test_every_fault_of_a_query_is_told_at_once(client: httpx2.AsyncClient) -> None:
-    query = "status=lost&limit=0&cursor=x&due_from=soon&due_to=2026-01-01&project=nope&sort=id&recipient=&label.a=%00&label.=x"
+    query = "status=lost&limit=0&cursor=x&due_from=soon&due_to=2026-01-01&project=nope&sort=id"
+    query += "&schedule_id=x'&recipient=&label.a=%00&label.=x"
     answer = await client.get(f"/v1/deliveries?{query}&channel=a&channel=b&dedupe_key=%00&label.b=1&label.b=2")
 
     assert pointers(answer) == {
@@ -130,6 +184,7 @@ async def test_every_fault_of_a_query_is_told_at_once(client: httpx2.AsyncClient
         ("/due_to", "invalid"),
         ("/project", "unknown_project"),
         ("/sort", "unknown_field"),
+        ("/schedule_id", "invalid"),
         ("/label.", "unknown_field"),
         ("/recipient", "invalid"),
         ("/label.a", "invalid"),
@@ -156,11 +211,11 @@ async def test_a_page_costs_the_same_whatever_stands_before_it_and_nothing_is_co
 
     event.listen(Engine, "before_cursor_execute", hear)
     try:
-        first = (await client.get("/v1/deliveries?limit=3")).json()
+        first = (await client.get("/v1/deliveries?limit=3&status=scheduled")).json()
         await client.get(f"/v1/deliveries?limit=3&cursor={first['next_cursor']}&status=scheduled")
     finally:
         event.remove(Engine, "before_cursor_execute", hear)
     pages = [statement for statement in asked if "from deliveries" in statement]
-    assert ["limit" in page for page in pages] == [True, True]
-    assert "deliveries.id <" in pages[1], "it goes on after the last id, and passes over nothing"
+    assert ["limit" in page for page in pages] == [True] * 4, "for each page the end of what is looked through, and what matches"
+    assert all("deliveries.id <" in page for page in pages[2:]), "it goes on after the last id, and passes over nothing"
     assert not any("count(" in statement for statement in asked)

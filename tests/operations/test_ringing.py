@@ -43,7 +43,10 @@ async def test_a_new_delivery_rings_at_its_instant_and_a_known_one_does_not(offi
 
 async def test_a_batch_rings_at_its_first_instant(office: tuple[Office, Actor, list[datetime]]) -> None:
     here, actor, heard = office
-    await deliveries.create_many(here, actor, [wanted(at) for at in (LATER, SOON, LATER)])
+    made = [
+        one async for some in deliveries.create_many(here, actor, [wanted(at) for at in (LATER, SOON, LATER)]) for one in some
+    ]
+    assert len(made) == 3
     assert heard == [instants.parse(SOON)]
 
 

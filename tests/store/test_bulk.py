@@ -168,6 +168,7 @@ async def test_many_are_cancelled_at_once_or_when_it_can_be(desk: Desk) -> None:
         ({"project_id": OTHER_PROJECT}, {"project_id": OTHER_PROJECT}),
         ({"dedupe_key": "k"}, {"dedupe_key": "k"}),
         ({"provider_call_id": "c"}, {"provider_call_id": "c"}),
+        ({"schedule_id": TENANT}, {"schedule_id": TENANT}),
         ({"due_at": LATER}, {"due_from": LATER}),
         ({"due_at": NOW - HOUR}, {"due_to": NOW}),
         ({"labels": '{"a": "é"}'}, {"labels": {"a": "é"}}),

@@ -9,7 +9,7 @@ import pytest
 from campana import store
 from campana.domain.deliveries import State
 from campana.domain.instants import MICROSECOND
-from campana.store.deliveries import Filter
+from campana.store.deliveries import Filter, Window
 from tests.store import builders
 from tests.store.builders import HOUR, NOW, OTHER_PROJECT, OTHER_TENANT, TENANT
 from tests.store.desk import Desk
@@ -66,6 +66,8 @@ FILTERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"project_id": OTHER_PROJECT}, {"project_id": OTHER_PROJECT}, {}),
     ({"dedupe_key": "k"}, {"dedupe_key": "k"}, {"dedupe_key": "k "}),
     ({"provider_call_id": "c"}, {"provider_call_id": "c"}, {"provider_call_id": "C"}),
+    ({"schedule_id": UUID(int=7)}, {"schedule_id": UUID(int=7)}, {"schedule_id": UUID(int=8)}),
+    ({"schedule_id": UUID(int=7)}, {"schedule_id": UUID(int=7)}, {"schedule_id": None}),
     ({"due_from": NOW}, {"due_at": NOW}, {"due_at": NOW - MICROSECOND}),
     ({"due_to": NOW}, {"due_at": NOW - MICROSECOND}, {"due_at": NOW}),
 ]
@@ -77,6 +79,37 @@ async def test_each_filter_narrows_by_its_own_column(
 ) -> None:
     found, _ = await desk.add_all(inside, outside)
     assert await _newest(desk, **wanted) == [found]
+
+
+async def test_a_window_shows_what_matches_in_it_and_says_where_the_next_begins(desk: Desk) -> None:
+    made = await desk.add_all(*({"recipient": "ann" if number % 4 == 0 else None} for number in range(10)))
+    await desk.add(tenant_id=OTHER_TENANT, recipient="ann")
+    found: list[tuple[list[UUID], UUID | None]] = []
+    asked = Window(before=None, limit=5, size=4)
+    while asked.before != made[0] and len(found) < 5:
+        seen = await desk.read(store.deliveries.window, TENANT, Filter(recipient="ann"), asked)
+        found.append(([record.id for record in seen.records], seen.end))
+        if seen.end is None:
+            break
+        asked = Window(before=seen.end, limit=5, size=4)
+    assert found == [([made[8]], made[6]), ([made[4]], made[2]), ([made[0]], None)]
+
+
+async def test_a_window_that_is_full_goes_on_after_its_last_row(desk: Desk) -> None:
+    made = await desk.add_all(*({"recipient": "ann"} for _ in range(6)))
+    seen = await desk.read(store.deliveries.window, TENANT, Filter(recipient="ann"), Window(before=None, limit=2, size=5))
+    assert ([record.id for record in seen.records], seen.end) == ([made[5], made[4]], made[4])
+    every = await desk.read(store.deliveries.window, TENANT, Filter(), Window(before=made[4], limit=9, size=1))
+    assert ([record.id for record in every.records], every.end) == (made[3::-1], None)
+
+
+async def test_those_that_have_ended_or_are_gone_are_told(desk: Desk) -> None:
+    waits, sent, retried, ended = await desk.add_all(
+        {}, {"state": State.IN_PROGRESS}, {"state": State.PENDING_RETRY}, {"state": State.DEAD_LETTER}
+    )
+    gone = builders.new_id()
+    assert await desk.read(store.deliveries.ended, [waits, sent, retried, ended, gone]) == [ended, gone]
+    assert await desk.read(store.deliveries.ended, []) == []
 
 
 async def test_filters_narrow_together(desk: Desk) -> None:

@@ -185,6 +185,14 @@ async def test_the_newest_are_read_from_the_end(big: Hand) -> None:
         assert len(found) == 50
 
 
+async def test_what_nobody_matches_is_looked_for_in_one_window_alone(big: Hand) -> None:
+    for wanted in (Filter(recipient="nobody"), Filter(labels={"a": "b"}), Filter(provider_call_id="x", due_to=NOW)):
+        asked = store.deliveries.Window(before=number_id(500_000), limit=50, size=1_000)
+        # A thousand rows are read, for a page of fifty; a walk to the end would read five hundred times as many.
+        seen = await _is_cheap(big, store.deliveries.window, TENANT, wanted, asked, share=1.5)
+        assert (seen.records, seen.end) == ([], number_id(499_000))
+
+
 async def test_a_key_is_looked_up_by_its_index(big: Hand) -> None:
     new = [builders.delivery(dedupe_key=f"key {number}") for number in (7, 940_000, 5_000_000)]
     made = await _is_cheap(big, store.deliveries.create, new, now=NOW, share=0.1)

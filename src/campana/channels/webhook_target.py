@@ -1,9 +1,10 @@
 """A webhook's target as people write it: read once, and every fault in it named at once."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from datetime import timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,6 +24,7 @@ GONE = 410
 LONGEST_TIMEOUT = timedelta(minutes=5)
 LARGEST_BODY = 262_144
 MOST_HEADERS = 50
+MOST_ENTRIES = 100
 LONGEST_HEADER = 4_096
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
@@ -70,10 +72,10 @@ def with_query(url: netguard.Url, query: Mapping[str, Any]) -> netguard.Url:
 def validate(target: Mapping[str, Any], rules: netguard.Rules) -> list[Fault]:
     """Return every fault of a target at once, or nothing; names are not resolved here."""
     faults: list[Fault] = []
-    for name in target:
-        if name not in _FIELDS:
-            known = ", ".join(_FIELDS)
-            faults.append((_pointer(name), "unknown_field", f"expected one of {known}"))
+    # Whoever sends thousands is told of some: an answer must not outgrow its question, nor the work on it.
+    for name in islice((one for one in target if one not in _FIELDS), MOST_ENTRIES):
+        known = ", ".join(_FIELDS)
+        faults.append((_pointer(name), "unknown_field", f"expected one of {known}"))
     if "url" not in target:
         faults.append(("/url", "missing", "expected a URL such as https://example.com/hook"))
     for name, check in _FIELDS.items():
@@ -100,6 +102,10 @@ def _pointer(*parts: object) -> str:
 
 def _wrong(name: str, expected: str, value: object) -> list[Fault]:
     return [(_pointer(name), "wrong_type", f"expected {expected}, got {type(value).__name__}")]
+
+
+def _too_many(name: str, value: Sized) -> list[Fault]:
+    return [(_pointer(name), "invalid", f"expected at most {MOST_ENTRIES} entries, got {len(value)}")]
 
 
 def _url(value: object, query: object, rules: netguard.Rules) -> list[Fault]:
@@ -170,6 +176,8 @@ def _content(value: str) -> str | None:
 def _query(value: object) -> list[Fault]:
     if not isinstance(value, Mapping):
         return _wrong("query", "an object", value)
+    if len(value) > MOST_ENTRIES:
+        return _too_many("query", value)
     faults: list[Fault] = []
     for name, content in value.items():
         parts = content if isinstance(content, list) else [content]
@@ -216,6 +224,8 @@ def _statuses(name: str, least: int) -> Callable[[object], list[Fault]]:
             return _wrong(name, "a list of codes and classes", value)
         if len(value) < least:
             return [(_pointer(name), "invalid", "expected at least one code or class, got an empty list")]
+        if len(value) > MOST_ENTRIES:
+            return _too_many(name, value)
         return [
             (_pointer(name, place), "invalid", "expected a code from 200 to 599 or a class from 2xx to 5xx")
             for place, form in enumerate(value)

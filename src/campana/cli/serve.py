@@ -25,9 +25,18 @@ from campana.web import app as web
 class _Server(uvicorn.Server):
     """Uvicorn without signal handlers of its own: one place in this process hears signals."""
 
+    def __init__(self, config: uvicorn.Config, ends: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ends = ends
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # First those who wait for something are answered, else they would be waited for.
+        self._ends()
+        await super().shutdown(sockets)
 
 
 def _run(main: Any) -> None:
@@ -132,7 +141,8 @@ def _api(house: wiring.House) -> _Server:
             server_header=False,
             timeout_graceful_shutdown=5,
             http="httptools",
-        )
+        ),
+        house.office.waits.end,
     )
 
 

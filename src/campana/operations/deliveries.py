@@ -1,39 +1,44 @@
 """Deliveries: made, looked at, cancelled. Everything happens inside the actor's tenant."""
 
+import asyncio
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from campana import store
 from campana.channels import netguard, webhook
 from campana.domain import durations, instants, policies
+from campana.domain.acts import Act, Deed
 from campana.domain.ambiguity import CONTRACTS, OnAmbiguous
 from campana.domain.deliveries import FINAL, Policies
 from campana.domain.tickets import NewDelivery
 from campana.errors import (
     AlreadyFinalError,
     CampanaError,
-    ConflictError,
     Fault,
     InvalidError,
     NotFoundError,
     TooManyError,
+    TryAgainError,
     UnavailableError,
 )
 from campana.operations import addresses, ceiling, projects, rendering, times
 from campana.operations.office import Actor, Office
 from campana.operations.rendering import Room
 from campana.operations.wanted import MOST_FAULTS, PRIORITIES, DeliveryWanted, Reading, read_delivery
-from campana.store.deliveries import Cancelled, Filter, Record
+from campana.store.deliveries import Cancelled, Filter, Record, Window
 
 LARGEST_PAYLOAD = 262_144
 LONGEST_HANDLING = timedelta(minutes=15)
 LARGEST_BATCH = 10_000
 NO_DELIVERY = "there is no delivery with this id"
 _CHUNK = 1_000
+FIRST_STEP, LAST_STEP = 1_000, 16_000
+"""How many deliveries are looked through at once for those that match."""
 BREATH = 50
 """How many items of a batch are read before others may go on."""
 
@@ -70,13 +75,29 @@ async def create(office: Office, actor: Actor, said: Any) -> Made:
     return made
 
 
-async def create_many(office: Office, actor: Actor, items: Sequence[Any]) -> list[Made | CampanaError]:
-    """Accept many deliveries; one result for each, in their order, and one bad item harms no other.
+async def create_many(office: Office, actor: Actor, items: Sequence[Any]) -> AsyncIterator[Sequence[Made | CampanaError]]:
+    """Accept many deliveries, some at a time; one result for each, in their order, and one bad item harms no other.
 
     An item that is an error already stays what it is. Where the database goes away in the middle, what is durable is said.
     """
-    results: list[Made | CampanaError | NewDelivery] = []
     request = _Request(refused=await addresses.refused(office, items), missed=set())
+    for start in range(0, len(items), _CHUNK):
+        results = await _resolve_all(office, actor, items[start : start + _CHUNK], request)
+        good = [result for result in results if isinstance(result, NewDelivery)]
+        try:
+            came: Sequence[Made | CampanaError] = await _insert(office, actor, good) if good else ()
+        except (UnavailableError, TooManyError) as error:
+            if start == 0:
+                raise
+            came = [error] * len(good)
+        made = dict(zip((new.id for new in good), came, strict=True))
+        yield [made[result.id] if isinstance(result, NewDelivery) else result for result in results]
+
+
+async def _resolve_all(
+    office: Office, actor: Actor, items: Sequence[Any], request: _Request
+) -> Sequence[Made | CampanaError | NewDelivery]:
+    results: list[Made | CampanaError | NewDelivery] = []
     for number, said in enumerate(items):
         if number % BREATH == 0:
             await office.world.clock.sleep(0)
@@ -84,18 +105,7 @@ async def create_many(office: Office, actor: Actor, items: Sequence[Any]) -> lis
             results.append(said if isinstance(said, CampanaError) else await _resolve(office, actor, said, request))
         except CampanaError as error:
             results.append(error)
-    good = [result for result in results if isinstance(result, NewDelivery)]
-    made: dict[UUID, Made | CampanaError] = {}
-    for start in range(0, len(good), _CHUNK):
-        chunk = good[start : start + _CHUNK]
-        try:
-            came: Sequence[Made | CampanaError] = await _insert(office, actor, chunk)
-        except (UnavailableError, TooManyError) as error:
-            if not made:
-                raise
-            came = [error] * len(chunk)
-        made.update(zip((new.id for new in chunk), came, strict=True))
-    return [made[result.id] if isinstance(result, NewDelivery) else result for result in results]
+    return results
 
 
 async def _insert(office: Office, actor: Actor, new: Sequence[NewDelivery]) -> list[Made | CampanaError]:
@@ -110,7 +120,7 @@ async def _insert(office: Office, actor: Actor, new: Sequence[NewDelivery]) -> l
 
 def _made(actor: Actor, was_there: bool, record: Record | None) -> Made | CampanaError:  # noqa: FBT001 - one row of the store's answer
     if record is None:
-        return ConflictError("the delivery that held the dedupe key was deleted in this moment: try again")
+        return TryAgainError("the delivery that held the dedupe key was deleted in this moment: try again")
     return Made(record=record if _may_see(actor, record) else None, deduplicated=was_there)
 
 
@@ -150,13 +160,52 @@ async def newest(office: Office, actor: Actor, wanted: Filter, *, before: UUID |
     return found
 
 
+PATIENCE = 5.0
+"""Seconds for one page, and half of it for looking through what does not match."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some deliveries of a list, and after which one to go on; None at the end."""
+
+    records: Sequence[Record]
+    after: UUID | None
+
+
+async def page(office: Office, actor: Actor, wanted: Filter, *, before: UUID | None, limit: int) -> Page:
+    """Return a page of the tenant's deliveries, the newest first.
+
+    What matches rarely is looked for in bounded steps and for a bounded time: a page may hold less than asked for, and go on.
+    """
+    clock, found = office.world.clock, list[Record]()
+    until, step = clock.steady() + PATIENCE / 2, FIRST_STEP
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                wish = Window(before=before, limit=limit + 1 - len(found), size=step)
+                seen = await office.database.read(store.deliveries.window, actor.tenant_id, wanted, wish)
+                found += seen.records
+                before, step = seen.end, min(step * 4, LAST_STEP)
+                if len(found) > limit or before is None or clock.steady() > until:
+                    break
+    except TimeoutError:
+        raise UnavailableError(f"the list was not read within {PATIENCE:g} seconds: narrow it, or try again later") from None
+    if len(found) > limit:
+        found, before = found[:limit], found[limit - 1].id
+    await projects.learn(office, actor, {record.project_id for record in found})
+    return Page(records=found, after=before)
+
+
 async def cancel(office: Office, actor: Actor, delivery_id: UUID) -> tuple[Record, bool]:
     """End a waiting delivery, or request it of one under way; return it, and whether it has ended."""
-    _refuse_final(await get(office, actor, delivery_id))
-    now = office.world.clock.now()
+    found, now = await get(office, actor, delivery_id), office.world.clock.now()
+    deed = Deed(act=Act.CANCEL, actor=actor.who)
+    if not await office.database.read(store.acts.is_done, delivery_id, deed, now=now):
+        _refuse_final(found)
     came = await office.database.write(store.deliveries.cancel, actor.tenant_id, delivery_id, now=now, actor=actor.who)
     if came is Cancelled.UNKNOWN:
         raise NotFoundError(NO_DELIVERY)
+    office.waits.wake(delivery_id)
     record = await get(office, actor, delivery_id)
     if came is Cancelled.ALREADY_FINAL:
         _refuse_final(record)
@@ -171,6 +220,8 @@ def _refuse_final(record: Record) -> None:
 
 async def _resolve(office: Office, actor: Actor, said: Any, request: _Request) -> NewDelivery:
     """Turn what was said into a delivery that carries all it needs; raise InvalidError with every fault."""
+    # Before anything can be refused: said again, each item of a batch has the id that it had, whatever is refused by then.
+    delivery_id = office.world.new_id()
     reading = read_delivery(said)
     wanted, found = reading.wanted, reading.faults
     now = office.world.clock.now()
@@ -178,7 +229,6 @@ async def _resolve(office: Office, actor: Actor, said: Any, request: _Request) -
     queue = wanted.channel if reading.unread & {"channel", "target"} else _check_target(office, wanted, found, request.refused)
     expires_at = _expiry(wanted, due_at, found)
     project_id = await projects.resolve(office, actor, wanted.project, found, missed=request.missed)
-    delivery_id = office.world.new_id()
     instants_of_it = {"scheduled_for": due_at, "due_at": due_at, "expires_at": expires_at, "created_at": now}
     payload = _body(reading, instants_of_it, delivery_id, request.room)
     if found:
@@ -281,7 +331,9 @@ def _check_timeout(target: Mapping[str, Any], found: list[Fault]) -> None:
 
 
 def _unknown(target: Mapping[str, Any], known: set[str]) -> list[Fault]:
-    names = [name.replace("~", "~0").replace("/", "~1") for name in target if name not in known]
+    names = [
+        name.replace("~", "~0").replace("/", "~1") for name in islice((one for one in target if one not in known), MOST_FAULTS)
+    ]
     return [_fault(f"/target/{name}", "unknown_field", "there is no such field") for name in names]
 
 

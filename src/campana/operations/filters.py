@@ -3,6 +3,7 @@
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from campana.domain import instants
 from campana.domain.deliveries import WORDS, State
@@ -32,6 +33,7 @@ async def narrow(office: Office, actor: Actor, wanted: LettersWanted, found: lis
         project_id=project_id,
         dedupe_key=wanted.dedupe_key,
         provider_call_id=wanted.provider_call_id,
+        schedule_id=None if wanted.schedule_id is None else UUID(wanted.schedule_id),
         due_from=_instant(wanted.due_from),
         due_to=_instant(wanted.due_to),
         labels=wanted.labels,

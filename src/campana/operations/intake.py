@@ -33,8 +33,9 @@ class _Asked:
 class Intake:
     """Gathers what is to be made while the writers are busy."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, *, together: int = TOGETHER) -> None:
         """Wait for requests."""
+        self._together = together
         self._database = database
         self._clock = clock
         self._asked: deque[_Asked] = deque()
@@ -63,7 +64,7 @@ class Intake:
 
     def _next(self) -> list[_Asked]:
         group, size = [self._asked.popleft()], 0
-        while self._asked and (size := size + len(group[-1].new)) + len(self._asked[0].new) <= TOGETHER:
+        while self._asked and (size := size + len(group[-1].new)) + len(self._asked[0].new) <= self._together:
             group.append(self._asked.popleft())
         return group
 

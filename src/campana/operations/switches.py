@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from campana import store
 from campana.domain import switches
 from campana.errors import ForbiddenError, InvalidError, NotFoundError
 from campana.operations.office import Actor, Office
-from campana.operations.wanted import faults
+from campana.operations.wanted import read
 
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EXPECTED = (
@@ -54,10 +54,10 @@ async def place(office: Office, actor: Actor, said: str) -> str:
 
 async def throw(office: Office, actor: Actor, scope: str, said: Any) -> Switch:
     """Set the switch of a full scope; two seconds later nothing that stands under it leaves."""
-    try:
-        wanted = SwitchWanted.model_validate(said)
-    except ValidationError as error:
-        raise InvalidError(*faults(error.errors(include_url=False))) from None
+    reading = read(SwitchWanted, said, {"off": True})
+    if reading.faults:
+        raise InvalidError(*reading.faults)
+    wanted = reading.wanted
     concerned = UUID(scope.partition(":")[2]) if scope.startswith("all/tenant:") else actor.tenant_id
     return await office.database.write(
         store.switches.throw,
@@ -74,6 +74,10 @@ async def release(office: Office, actor: Actor, reason: str = "") -> bool:
     """Lift the safe hold, so that calls and messages go out again; False where there was none."""
     scope = await place(office, actor, switches.SAFE_HOLD)
     before = await office.database.read(store.switches.get, scope)
+    now = office.world.clock.now()
+    if before is not None and not before.off and (before.changed_at, before.actor) == (now, actor.who):
+        # It was this very request.
+        return True
     if before is None or not before.off:
         return False
     await throw(office, actor, scope, {"off": False, "reason": reason})

@@ -1,8 +1,10 @@
 """What can be asked for, checked field by field: the one place where outside input becomes values of ours."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema
@@ -11,6 +13,11 @@ from campana.domain import durations, instants
 from campana.errors import Fault, InvalidError
 
 LONGEST_NAME = 255
+UUID_SPELLED = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+"""One spelling: UUID() would also read braces, `urn:uuid:`, underscores and the digits of other scripts."""
+MOST_ENTRIES = 100
+"""What can be listed in a field holds fewer; `_FREE` fields hold what they like."""
+_FREE = {"payload", "target"}
 MOST_FAULTS = 100
 """More are not told: an answer must not outgrow the question."""
 
@@ -39,6 +46,12 @@ def _instant(text: str) -> str:
     return text
 
 
+def _id(text: str) -> str:
+    if not UUID_SPELLED.fullmatch(text):
+        raise BadError("id", f"expected an id such as 0199f0c2-5b6e-7d3a-9c1f-2a4b6c8d0e1f, got {text!r}")
+    return text
+
+
 def _positive(text: str) -> str:
     if durations.parse(_duration(text)) <= timedelta(0):
         raise BadError("duration", f"expected a duration longer than nothing, got {text!r}")
@@ -54,6 +67,7 @@ PositiveLength = Annotated[
 At = Annotated[
     str, StringConstraints(max_length=60), AfterValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
+Id = Annotated[str, StringConstraints(max_length=36), AfterValidator(_id), WithJsonSchema({"type": "string", "format": "uuid"})]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=63)]
 STATUSES = Literal[
@@ -138,6 +152,7 @@ class LettersWanted(Strict):
     project: Key | None = Field(None, description="Only of this project, by name")
     dedupe_key: Key | None = Field(None, description="Only with this key")
     provider_call_id: Key | None = Field(None, description="Only with this id of the provider")
+    schedule_id: Id | None = Field(None, description="Only made by this schedule")
     due_from: At | None = Field(None, description="Due at this instant or later")
     due_to: At | None = Field(None, description="Due before this instant")
     labels: dict[Label, Annotated[str, StringConstraints(max_length=255)]] = Field(
@@ -163,7 +178,7 @@ PRIORITIES: Mapping[str, int] = {"urgent": 0, "normal": 1, "bulk": 2}
 PRIORITY_WORDS = {number: word for word, number in PRIORITIES.items()}
 
 
-M = TypeVar("M", bound=Strict)
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,17 +197,44 @@ def read_delivery(said: Any) -> Reading[DeliveryWanted]:
 
 def read(model: type[M], said: Any, stand_ins: Mapping[str, Any]) -> Reading[M]:
     """Read as much as can be read, so that whoever checks the rest can tell all faults at once."""
+    crowded: list[Fault] = []
+    if isinstance(said, dict):
+        said, crowded = _sparse(model, said)
     try:
-        return Reading(wanted=model.model_validate(said), unread=frozenset(), faults=[])
+        if not crowded:
+            return Reading(wanted=model.model_validate(said), unread=frozenset(), faults=[])
+        model.model_validate(said)
+        told = []
     except ValidationError as error:
         told = error.errors(include_url=False)
-    found = faults(told[:MOST_FAULTS])
     if not isinstance(said, dict):
-        raise InvalidError(*found)
-    unread = frozenset(str(one["loc"][0]) for one in told)
+        raise InvalidError(*faults(told[:MOST_FAULTS]))
+    gone = {fault.pointer.split("/")[1] for fault in crowded}
+    told = [one for one in told if one["type"] != "missing" or str(one["loc"][0]) not in gone]
+    found = crowded + faults(told[:MOST_FAULTS])
+    unread = frozenset(str(one["loc"][0]) for one in told) | gone
     legible = {name: value for name, value in said.items() if name not in unread}
     needed = {name: value for name, value in stand_ins.items() if name in unread}
     return Reading(wanted=model.model_validate(legible | needed), unread=unread, faults=found)
+
+
+def _sparse(model: type[BaseModel], said: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """Leave out what holds more than anybody reads: else each of a hundred thousand bad entries is told, and then cut off."""
+    known = {name: value for name, value in said.items() if name in model.model_fields}
+    others = dict(islice(((name, value) for name, value in said.items() if name not in known), MOST_FAULTS))
+    crowded: list[Fault] = []
+    for name, value in list(known.items()):
+        inner = {name: value} | ({f"{name}/{_escaped(one)}": two for one, two in value.items()} if _is_few(value) else {})
+        for place, entry in inner.items() if name not in _FREE else ():
+            if isinstance(entry, dict | list) and len(entry) > MOST_ENTRIES:
+                said_of_it = f"expected far fewer entries, got {len(entry)}"
+                crowded.append(Fault(pointer=f"/{place}", code="too_long", detail=said_of_it))
+                known.pop(name, None)
+    return known | others, crowded
+
+
+def _is_few(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) <= MOST_ENTRIES
 
 
 def faults(errors: Sequence[Mapping[str, Any]]) -> list[Fault]:

@@ -43,6 +43,13 @@ def perform(connection: Connection, tenant_id: UUID, ids: Sequence[UUID], deed: 
     return came
 
 
+def is_done(connection: Connection, delivery_id: UUID, deed: Deed, *, now: datetime) -> bool:
+    """Say whether this very act, at this instant, is on record."""
+    v = verdicts.c
+    said = (v.delivery_id == delivery_id, v.verdict == deed.act.value, v.at == now, v.actor == deed.actor)
+    return connection.execute(select(v.fence).where(*said)).first() is not None
+
+
 def _done(connection: Connection, rows: Sequence[Row[Any]], deed: Deed, now: datetime) -> AbstractSet[UUID]:
     """Return where there is nothing left to do: by this very act, run before; and who cancels what is cancelled has it."""
     v = verdicts.c

@@ -149,6 +149,7 @@ def _dump(wanted: Filter) -> str:
         "project_id": None if wanted.project_id is None else str(wanted.project_id),
         "dedupe_key": wanted.dedupe_key,
         "provider_call_id": wanted.provider_call_id,
+        "schedule_id": None if wanted.schedule_id is None else str(wanted.schedule_id),
         "due_from": None if wanted.due_from is None else instants.to_micros(wanted.due_from),
         "due_to": None if wanted.due_to is None else instants.to_micros(wanted.due_to),
         "labels": dict(wanted.labels or {}),
@@ -161,6 +162,7 @@ def _load(text: str) -> Filter:
     for name in ("due_from", "due_to"):
         if name in said:
             said[name] = instants.from_micros(said[name])
-    if "project_id" in said:
-        said["project_id"] = UUID(said["project_id"])
+    for name in ("project_id", "schedule_id"):
+        if name in said:
+            said[name] = UUID(said[name])
     return Filter(**said | {"states": frozenset(State(state) for state in said.get("states", ()))})

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
 
 from campana.domain.acts import Act, Came, Deed
-from campana.domain.deliveries import State
+from campana.domain.deliveries import LIVE, State
 from campana.domain.tickets import NewDelivery
 from campana.store import acts, dialects, events
 from campana.store.schema import deliveries
@@ -145,13 +145,16 @@ class Filter:
     project_id: UUID | None = None
     dedupe_key: str | None = None
     provider_call_id: str | None = None
+    schedule_id: UUID | None = None
     due_from: datetime | None = None
     due_to: datetime | None = None
     labels: Mapping[str, str] | None = None
 
 
-def newest(connection: Connection, tenant_id: UUID, wanted: Filter, *, before: UUID | None, limit: int) -> list[Record]:
-    """Return a tenant's deliveries, the newest first, those after the cursor `before`."""
+def newest(
+    connection: Connection, tenant_id: UUID, wanted: Filter, *, before: UUID | None, limit: int, down_to: UUID | None = None
+) -> list[Record]:
+    """Return a tenant's deliveries, the newest first, those after the cursor `before`, none older than `down_to`."""
     c = deliveries.c
     query = select(deliveries).where(c.tenant_id == tenant_id).order_by(c.id.desc()).limit(limit)
     if wanted.dedupe_key is None:
@@ -159,13 +162,47 @@ def newest(connection: Connection, tenant_id: UUID, wanted: Filter, *, before: U
         query = query.with_hint(deliveries, "force index (deliveries_list)", "mysql")
     if before is not None:
         query = query.where(c.id < before)
+    if down_to is not None:
+        query = query.where(c.id >= down_to)
     return list(connection.execute(query.where(*matching(connection, wanted))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Which part of a list is looked through: so many rows after `before`, until so many are found."""
+
+    before: UUID | None
+    limit: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was found in a window, and where the next one begins; None where nothing is left."""
+
+    records: Sequence[Record]
+    end: UUID | None
+
+
+_LAST = UUID(int=(1 << 128) - 1)
+
+
+def window(connection: Connection, tenant_id: UUID, wanted: Filter, asked: Window) -> Seen:
+    """Return what matches in one window of a tenant's deliveries, the newest first: however little, it costs no more."""
+    c, end = deliveries.c, None
+    if wanted != Filter() and wanted.dedupe_key is None:
+        below = dialects.of(connection).below(c.tenant_id, tenant_id, c.id, asked.before or _LAST)
+        walk = select(c.id).where(*below).order_by(c.tenant_id.desc(), c.id.desc())
+        walk = walk.with_hint(deliveries, "force index (deliveries_list)", "mysql")
+        end = connection.execute(walk.offset(asked.size - 1).limit(1)).scalar()
+    records = newest(connection, tenant_id, wanted, before=asked.before, limit=asked.limit, down_to=end)
+    return Seen(records=records, end=end if len(records) < asked.limit else records[-1].id)
 
 
 def matching(connection: Connection, wanted: Filter) -> list[ColumnElement[bool]]:
     """Return what is true of the deliveries that a filter leaves."""
     c = deliveries.c
-    columns = (c.channel, c.recipient, c.project_id, c.dedupe_key, c.provider_call_id)
+    columns = (c.channel, c.recipient, c.project_id, c.dedupe_key, c.provider_call_id, c.schedule_id)
     true = [column == value for column in columns if (value := getattr(wanted, column.name)) is not None]
     if wanted.states:
         true.append(c.state.in_(sorted(int(state) for state in wanted.states)))
@@ -214,6 +251,16 @@ def get_many(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> Ma
         wanted = (c.tenant_id == tenant_id, c.id.in_(ids[start : start + _CHUNK]))
         found |= {row.id: row for row in connection.execute(select(deliveries).where(*wanted))}
     return found
+
+
+def ended(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
+    """Return those of these deliveries that have ended, or are not there any more."""
+    there: set[UUID] = set()
+    live = deliveries.c.state.in_(sorted(int(state) for state in LIVE))
+    for start in range(0, len(ids), _CHUNK):
+        query = select(deliveries.c.id).where(deliveries.c.id.in_(ids[start : start + _CHUNK]), live)
+        there.update(connection.execute(query).scalars())
+    return [one for one in ids if one not in there]
 
 
 def state(record: Record) -> State:

@@ -8,8 +8,23 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
+from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Connection, Insert, Select, Table, any_, bindparam, func, select, text
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Insert,
+    Select,
+    Table,
+    any_,
+    bindparam,
+    func,
+    literal,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -64,6 +79,10 @@ class Dialect:
         """Return that the column holds one of the values of a parameter."""
         return column.in_(bindparam(name, expanding=True))
 
+    def below(self, first: Column[Any], value: UUID, second: Column[Any], bound: UUID) -> list[ColumnElement[bool]]:
+        """Return that the first column is this value and the second below the bound, for a walk down an index of both."""
+        return [first == value, second < bound]
+
     def insert_all(self, connection: Connection, into: Insert, rows: Sequence[Mapping[str, Any]]) -> int:
         """Insert rows, all of which name the columns that the first one names; return how many, where the driver tells."""
         return connection.execute(into, rows, execution_options=_COUNTED).rowcount
@@ -110,6 +129,10 @@ class PostgreSQL(Dialect):
     def among(self, column: Column[Any], name: str) -> ColumnElement[bool]:
         """Return `= any(array)`: one statement for any number of values, where each length of an IN is prepared anew."""
         return column == any_(bindparam(name, type_=postgresql.ARRAY(column.type)))
+
+    def below(self, first: Column[Any], value: UUID, second: Column[Any], bound: UUID) -> list[ColumnElement[bool]]:
+        """Return it as one comparison of both: else, without statistics, all that is below is gathered and sorted first."""
+        return [tuple_(first, second) < tuple_(literal(value, first.type), literal(bound, second.type)), first >= value]
 
     def insert_all(self, connection: Connection, into: Insert, rows: Sequence[Mapping[str, Any]]) -> int:
         """Insert from one array a column: a third of what it costs the two sides to handle each row by itself."""

@@ -12,8 +12,17 @@ from sqlalchemy import Column, ColumnElement, Connection, Table, delete, select
 
 from campana.domain import instants
 from campana.domain.deliveries import FINAL
-from campana.store import dialects
-from campana.store.schema import attempts, deliveries, events, ledger, operations, verdicts
+from campana.store import dialects, idempotency
+from campana.store.schema import (
+    attempts,
+    deliveries,
+    events,
+    idempotency_keys,
+    idempotency_pieces,
+    ledger,
+    operations,
+    verdicts,
+)
 from campana.world import uuid7
 
 SPARED = timedelta(days=1)
@@ -73,6 +82,21 @@ def done(connection: Connection, *, now: datetime, keep: timedelta, limit: int, 
     c = operations.c
     old, end = _page(connection, operations, c.finished_at < now - keep, made_before=now - keep, limit=limit, past=past)
     _drop(connection, c.id, old)
+    return Swept(len(old), end, more=end is not None)
+
+
+def answered(connection: Connection, *, now: datetime, keep: timedelta, limit: int, past: UUID | None) -> Swept:
+    """Take away requests with an idempotency key whose answers are not given again any more."""
+    del keep
+    c, before = idempotency_keys.c, now - idempotency.KEPT
+    is_over = (c.created_at < before) & (c.held_until < now)
+    old, end = _page(connection, idempotency_keys, is_over, made_before=before, limit=limit, past=past)
+    if old:
+        # Once more: one that was never answered may be carried out again just now.
+        query = select(c.id).where(dialects.of(connection).among(c.id, "ids"), is_over).order_by(c.id)
+        old = list(connection.execute(dialects.of(connection).locked(query), {"ids": old}).scalars())
+        _drop(connection, idempotency_pieces.c.key_id, old)
+        _drop(connection, c.id, old)
     return Swept(len(old), end, more=end is not None)
 
 

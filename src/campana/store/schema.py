@@ -291,6 +291,33 @@ operations = _table(
     Index("operations_status", "status", "id"),
 )
 
+# Requests that carry an idempotency key, from before their work until their answer is no longer given again.
+_DIGEST = LargeBinary(32).with_variant(mysql.BINARY(32), "mysql")
+idempotency_keys = _table(
+    "idempotency_keys",
+    Column("id", Id, primary_key=True),
+    Column("tenant_id", Id, nullable=False),
+    Column("place", _DIGEST, nullable=False),
+    Column("fingerprint", _DIGEST, nullable=False),
+    Column("seed", _DIGEST, nullable=False),
+    Column("actor", String(200), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("holder", Id, nullable=False),
+    Column("held_until", Instant, nullable=False),
+    Column("status", SmallInteger),
+    Column("headers", long_text()),
+    Column("body", long_bytes()),
+    Index("idempotency_keys_place", "tenant_id", "place", unique=True),
+)
+
+# What of a long answer is past its first mebibyte.
+idempotency_pieces = _table(
+    "idempotency_pieces",
+    Column("key_id", Id, primary_key=True),
+    Column("n", Integer, primary_key=True, autoincrement=False),
+    Column("piece", long_bytes(), nullable=False),
+)
+
 
 def _partial(
     name: str, where: str, *columns: str, unique: bool = False, of: Table = deliveries, postgresql: str | None = None

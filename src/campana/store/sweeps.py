@@ -55,6 +55,13 @@ SWEEPS: Mapping[str, Sweep] = {
         Sweep(name="deliveries", what="ended deliveries past their retention", period=_HOUR, work=retention.ended),
         Sweep(name="events", what="events past their retention", period=10 * _MINUTE, work=retention.told, page=1_000),
         Sweep(name="operations", what="operations past their retention", period=24 * _HOUR, work=retention.done),
+        Sweep(
+            name="idempotency",
+            what="answers under idempotency keys after 24 hours",
+            period=_HOUR,
+            work=retention.answered,
+            page=100,
+        ),
         Sweep(name="ledger", what="ledger claims that were never confirmed", period=24 * _HOUR, work=retention.lapsed),
         Sweep(name="lanes", what="lanes and slots that nobody under way holds", period=_MINUTE, work=_lanes),
         Sweep(name="engines", what="engines that were not seen for a day", period=_HOUR, work=_engines),

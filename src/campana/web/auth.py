@@ -52,23 +52,23 @@ async def admit(request: Request, scope: str) -> tuple[Office, Actor]:
     return office, actor
 
 
-def cursor(office: Office, actor: Actor, last: UUID) -> str:
-    """Return an opaque cursor that only this tenant can use."""
-    return base64.urlsafe_b64encode(last.bytes + _seal(office, actor, last)).decode()
+def cursor(office: Office, actor: Actor, asked: bytes, last: UUID) -> str:
+    """Return an opaque cursor that only this tenant can use, and only with what it asked."""
+    return base64.urlsafe_b64encode(last.bytes + _seal(office, actor, asked, last)).decode()
 
 
-def read_cursor(office: Office, actor: Actor, text: str) -> UUID:
-    """Return where a cursor points; raise ValueError for one that was not made for this tenant."""
+def read_cursor(office: Office, actor: Actor, asked: bytes, text: str) -> UUID:
+    """Return where a cursor points; raise ValueError for one that was not made for this tenant and these filters."""
     try:
         said = base64.b64decode(text, altchars=b"-_", validate=True)
         last = UUID(bytes=said[:16])
     except ValueError:
         said, last = b"", UUID(int=0)
-    if not hmac.compare_digest(said[16:], _seal(office, actor, last)):
-        message = f"expected a `next_cursor` of this list, got {text[:60]!r}"
+    if not hmac.compare_digest(said[16:], _seal(office, actor, asked, last)):
+        message = f"expected a `next_cursor` of this list, with the filters that it came from, got {text[:60]!r}"
         raise ValueError(message)
     return last
 
 
-def _seal(office: Office, actor: Actor, last: UUID) -> bytes:
-    return hmac.digest(office.secret, b"cursor" + actor.tenant_id.bytes + last.bytes, "sha256")[:8]
+def _seal(office: Office, actor: Actor, asked: bytes, last: UUID) -> bytes:
+    return hmac.digest(office.secret, b"cursor" + actor.tenant_id.bytes + last.bytes + asked, "sha256")[:8]

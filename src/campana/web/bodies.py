@@ -31,10 +31,24 @@ def kind(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+def _is_utf8(request: Request) -> bool:
+    parameters = request.headers.get("content-type", "").split(";")[1:]
+    named = [
+        value.strip().strip('"').lower() for name, _, value in (one.partition("=") for one in parameters) if _is_charset(name)
+    ]
+    return set(named) <= {"utf-8", "utf8"}
+
+
+def _is_charset(name: str) -> bool:
+    return name.strip().lower() == "charset"
+
+
 async def read(request: Request, *, at_most: int = LARGEST, types: tuple[str, ...] = (JSON,)) -> bytes:
     """Return the body, or refuse one that is too large, of another type, encoded, or too slow."""
     if kind(request) not in types:
         raise WrongTypeError(f"expected content-type {' or '.join(types)}, got {kind(request)[:60] or 'none'}")
+    if not _is_utf8(request):
+        raise WrongTypeError("expected the charset utf-8, or none named")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise WrongTypeError("expected a body without content-encoding")
     told = request.headers.get("content-length", "")

@@ -19,6 +19,9 @@ STATUS: dict[type[errors.CampanaError], int] = {
     errors.MethodError: 405,
     errors.ConflictError: 409,
     errors.AlreadyFinalError: 409,
+    errors.TryAgainError: 409,
+    errors.InProgressError: 409,
+    errors.KeyReusedError: 422,
     errors.TooManyError: 429,
     errors.TooManyLiveError: 429,
     errors.UnavailableError: 503,
@@ -43,7 +46,7 @@ def document(error: errors.CampanaError) -> dict[str, Any]:
 def response(error: errors.CampanaError) -> Response:
     """Return the answer that an error makes."""
     headers = {"cache-control": "no-store"}
-    if isinstance(error, errors.TooManyError | errors.UnavailableError):
+    if isinstance(error, errors.TooManyError | errors.UnavailableError | errors.InProgressError):
         headers["retry-after"] = str(max(1, round(error.retry_after)))
     if isinstance(error, errors.UnauthenticatedError):
         headers["www-authenticate"] = 'Bearer realm="campana"'

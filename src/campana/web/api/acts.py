@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 
 from campana import operations
-from campana.operations.office import Office
-from campana.web import bodies
+from campana.operations.office import Actor, Office
+from campana.web import bodies, idempotency
 from campana.web.api import describe, queries, shapes
 from campana.web.auth import admit
 
@@ -30,34 +30,50 @@ async def explain(request: Request, delivery_id: Id) -> Response:
 @router.post("/{delivery_id}/redrive", **describe.REDRIVE)
 async def redrive(request: Request, delivery_id: Id) -> Response:
     """Begin a dead letter anew: the same delivery key, a new generation with a budget and attempt keys of its own."""
-    office, actor = await admit(request, "write")
+    who = await admit(request, "write")
     queries.none(request)
     await bodies.read_nothing(request)
-    return _answer(office, await operations.acts.redrive(office, actor, queries.uuid(delivery_id)))
+
+    async def work(office: Office, actor: Actor) -> Response:
+        return _answer(office, await operations.acts.redrive(office, actor, queries.uuid(delivery_id)))
+
+    return await idempotency.once(request, who, None, work)
 
 
 @router.post("/{delivery_id}/discard", **describe.DISCARD)
 async def discard(request: Request, delivery_id: Id) -> Response:
     """Put a dead letter away for good; it ends cancelled."""
-    office, actor = await admit(request, "write")
+    who = await admit(request, "write")
     queries.none(request)
     await bodies.read_nothing(request)
-    return _answer(office, await operations.acts.discard(office, actor, queries.uuid(delivery_id)))
+
+    async def work(office: Office, actor: Actor) -> Response:
+        return _answer(office, await operations.acts.discard(office, actor, queries.uuid(delivery_id)))
+
+    return await idempotency.once(request, who, None, work)
 
 
 @router.post("/{delivery_id}/resolve", **describe.RESOLVE)
 async def resolve(request: Request, delivery_id: Id) -> Response:
     """Say what an ambiguous attempt came to: `sent` completes the delivery, `not_sent` sends it anew."""
-    office, actor = await admit(request, "write")
+    who = await admit(request, "write")
     queries.none(request)
     said = await bodies.read_json(request)
-    return _answer(office, await operations.acts.resolve(office, actor, queries.uuid(delivery_id), said))
+
+    async def work(office: Office, actor: Actor) -> Response:
+        return _answer(office, await operations.acts.resolve(office, actor, queries.uuid(delivery_id), said))
+
+    return await idempotency.once(request, who, said, work)
 
 
 @router.post("/{delivery_id}/reschedule", **describe.RESCHEDULE)
 async def reschedule(request: Request, delivery_id: Id) -> Response:
     """Move a waiting delivery to another instant."""
-    office, actor = await admit(request, "write")
+    who = await admit(request, "write")
     queries.none(request)
     said = await bodies.read_json(request)
-    return _answer(office, await operations.acts.reschedule(office, actor, queries.uuid(delivery_id), said))
+
+    async def work(office: Office, actor: Actor) -> Response:
+        return _answer(office, await operations.acts.reschedule(office, actor, queries.uuid(delivery_id), said))
+
+    return await idempotency.once(request, who, said, work)

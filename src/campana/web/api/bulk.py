@@ -7,7 +7,8 @@ from fastapi import APIRouter, Path, Request, Response
 from campana import operations
 from campana.domain.acts import Act
 from campana.operations.bulk import NO_OPERATION
-from campana.web import bodies
+from campana.operations.office import Actor, Office
+from campana.web import bodies, idempotency
 from campana.web.api import describe, queries, shapes
 from campana.web.auth import admit
 
@@ -34,11 +35,16 @@ async def cancel(request: Request) -> Response:
 
 
 async def _begin(request: Request, act: Act) -> Response:
-    office, actor = await admit(request, "write")
+    who = await admit(request, "write")
     queries.none(request)
-    begun = await operations.bulk.begin(office, actor, act, await bodies.read_json(request))
-    where = {"location": f"/v1/operations/{begun}"}
-    return Response(bodies.dump({"operation": str(begun)}), status_code=202, headers=where, media_type=bodies.JSON)
+    said = await bodies.read_json(request)
+
+    async def work(office: Office, actor: Actor) -> Response:
+        begun = await operations.bulk.begin(office, actor, act, said)
+        where = {"location": f"/v1/operations/{begun}"}
+        return Response(bodies.dump({"operation": str(begun)}), status_code=202, headers=where, media_type=bodies.JSON)
+
+    return await idempotency.once(request, who, said, work)
 
 
 @router.get("/operations/{operation_id}", **describe.OPERATION)
@@ -53,8 +59,12 @@ async def get(request: Request, operation_id: Id) -> Response:
 @router.post("/operations/{operation_id}/cancel", **describe.STOP)
 async def stop(request: Request, operation_id: Id) -> Response:
     """Stop an operation after the batch that is under way; what it has done stays done."""
-    office, actor = await admit(request, "write")
+    who = await admit(request, "write")
     queries.none(request)
     await bodies.read_nothing(request)
-    record = await operations.bulk.stop(office, actor, queries.uuid(operation_id, NO_OPERATION))
-    return Response(bodies.dump(shapes.operation(record)), media_type=bodies.JSON)
+
+    async def work(office: Office, actor: Actor) -> Response:
+        record = await operations.bulk.stop(office, actor, queries.uuid(operation_id, NO_OPERATION))
+        return Response(bodies.dump(shapes.operation(record)), media_type=bodies.JSON)
+
+    return await idempotency.once(request, who, None, work)

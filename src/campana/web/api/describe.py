@@ -11,7 +11,7 @@ _WORDS = {
     401: "The key is missing, wrong, expired or revoked",
     403: "The key may not do this",
     404: "There is no such thing here",
-    409: "Its state does not allow this",
+    409: "Its state does not allow this, or the first request with this idempotency key is still under way",
     413: "The body is too large",
     415: "The body is of a type that is not read here",
     422: "Something in the request is not acceptable; `errors` names every field",
@@ -131,7 +131,10 @@ def _parameter(name: str, description: str, schema: dict[str, Any] | None = None
 
 LIST: dict[str, Any] = {
     "summary": "List deliveries, the newest first",
-    "description": "All filters must match. `label.<name>=<value>` narrows to a label of yours, as often as you like.",
+    "description": "All filters must match. `label.<name>=<value>` narrows to a label of yours, as often as you like. "
+    "`dedupe_key` is found at once; every other filter is looked for from the newest delivery on, in bounded steps and for a "
+    "bounded time. So a page may hold fewer than `limit`, even none, and still have a `next_cursor`: the list is at its end "
+    "when that is null. A cursor is good for the filters that it came from.",
     "responses": {200: _json("A page", _list_of(_DELIVERY)), **_errors(422)},
     "openapi_extra": {
         "parameters": [
@@ -141,6 +144,7 @@ LIST: dict[str, Any] = {
             _parameter("project", "Only of this project, by name"),
             _parameter("dedupe_key", "Only with this key"),
             _parameter("provider_call_id", "Only with this id of the provider"),
+            _parameter("schedule_id", "Only made by this schedule", {"type": "string", "format": "uuid"}),
             _parameter("due_from", "Due at this instant or later", {"type": "string", "format": "date-time"}),
             _parameter("due_to", "Due before this instant", {"type": "string", "format": "date-time"}),
             _parameter("limit", "Page size", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
@@ -151,6 +155,21 @@ LIST: dict[str, Any] = {
 GET: dict[str, Any] = {
     "summary": "Read one delivery",
     "responses": {200: _json("The delivery with its attempts", _DELIVERY), **_errors(404, 422)},
+}
+WAIT: dict[str, Any] = {
+    "summary": "Wait for a delivery's end",
+    "description": "Answers as soon as the delivery has ended, or with the delivery as it stands when the time is over: ask "
+    "again as long as its `status` is not final. At most 200 requests of a tenant wait at once.",
+    "responses": {200: _json("The delivery with its attempts, final or not", _DELIVERY), **_errors(404, 422, 429)},
+    "openapi_extra": {
+        "parameters": [
+            _parameter(
+                "timeout",
+                "How long to wait, at most 60s: a duration such as `20s`, or a number of seconds",
+                {"type": "string", "default": "30s", "pattern": "^([0-9]{1,3}|[0-9]{1,13}([.][0-9]{1,6})?(ms|s|m|h|d|w)|P.+)$"},
+            )
+        ]
+    },
 }
 ATTEMPTS: dict[str, Any] = {
     "summary": "Read a delivery's attempts",
@@ -277,8 +296,54 @@ HEALTH: dict[str, Any] = {
 }
 
 
+_KEY_PATTERN = r'^([!#-~]([ -~]*[!-~])?|"([ !#-\[\]-~]|\\["\\])+")$'
+_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A text of your own that names this request, bare or quoted. Sent again within 24 hours with the same body, "
+    "the request is not carried out again: it is answered as the first time. With another body it is refused (422 "
+    "`idempotency_key_reused`), while the first one is under way too (409 `idempotency_in_progress`). Keys are good for "
+    "one method and path. A request that was refused (400, 401, 403, 404, 413, 415, 422, 429) leaves the key unused; after a "
+    "503 send it again: what was done is found, and the rest is done.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": _KEY_PATTERN},
+}
+_REPLAYED = {
+    "description": "`true` where this is the answer to an earlier request with the same key",
+    "schema": {"type": "string", "enum": ["true"]},
+}
+_RETRY_AFTER = {"description": "Seconds until it is worth another try", "schema": {"type": "integer", "minimum": 1}}
+_LOCATION = {"description": "Where it can be read", "schema": {"type": "string", "format": "uri-reference"}}
+
+
+def _posts(said: dict[str, Any]) -> None:
+    """Describe on every POST what an idempotency key does, and on every answer its headers."""
+    for item in said["paths"].values():
+        for method, operation in item.items():
+            if method == "post":
+                operation["parameters"] = [*operation.get("parameters", ()), _KEY]
+                operation["responses"] = {**operation["responses"], **{str(s): one for s, one in _errors(400, 409, 422).items()}}
+                operation["responses"] = dict(sorted(operation["responses"].items()))
+            for status, response in operation["responses"].items():
+                headers = _headers(method, int(status))
+                if headers:
+                    operation["responses"][status] = response | {"headers": headers}
+
+
+def _headers(method: str, status: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if method == "post" and status in {200, 201, 202, 409}:
+        found["Idempotency-Replayed"] = _REPLAYED
+    if status in {409, 429, 503}:
+        found["Retry-After"] = _RETRY_AFTER
+    if method == "post" and status in {200, 201, 202}:
+        found["Location"] = _LOCATION
+    return found
+
+
 def complete(said: dict[str, Any]) -> dict[str, Any]:
     """Return the document with what is true of all routes."""
+    _posts(said)
     return said | {
         "components": {
             "schemas": schemas.all_of_them(),

@@ -5,7 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from campana import operations
-from campana.web import bodies
+from campana.operations.office import Actor, Office
+from campana.web import bodies, idempotency
 from campana.web.api import describe, queries, shapes
 from campana.web.auth import admit
 
@@ -45,8 +46,12 @@ async def secrets(request: Request, project: Project) -> Response:
 @router.post("/{project}/webhook-secrets/rotate", **describe.ROTATE)
 async def rotate(request: Request, project: Project) -> Response:
     """Make a new signing secret and show it, once; the older ones end after the overlap."""
-    office, actor = await admit(request, "write")
+    who = await admit(request, "write")
     queries.none(request)
-    found = await operations.projects.find(office, actor, project)
-    made = await operations.secrets.rotate(office, actor, found.id, await bodies.read_json(request))
-    return _answer(shapes.made_secret(office, made))
+    said = await bodies.read_json(request)
+
+    async def work(office: Office, actor: Actor) -> Response:
+        found = await operations.projects.find(office, actor, project)
+        return _answer(shapes.made_secret(office, await operations.secrets.rotate(office, actor, found.id, said)))
+
+    return await idempotency.once(request, who, said, work)

@@ -2,24 +2,25 @@
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
 from fastapi import Request
 
-from campana.domain import instants
+from campana.domain import durations, instants
 from campana.errors import Fault, InvalidError, NotFoundError
 from campana.operations.deliveries import NO_DELIVERY
+from campana.operations.waiting import LONGEST
+from campana.operations.wanted import UUID_SPELLED
 from campana.web.bodies import escaped
 
 T = TypeVar("T")
 MOST = 500
 DEFAULT = 50
 _MOST_FAULTS = 100
+_SECONDS = re.compile(r"[0-9]{1,3}")
 _LIMIT = re.compile(r"[1-9][0-9]{0,2}")
-# One spelling: UUID() would also read braces, `urn:uuid:`, underscores and the digits of other scripts.
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class Query:
@@ -57,6 +58,10 @@ class Query:
         names = [name for name in self._said if name.startswith("label.") and name != "label."]
         asked = {name.removeprefix("label."): self.one(name, label) for name in names}
         return {name: value for name, value in asked.items() if value is not None}
+
+    def narrowing(self, *others: str) -> bytes:
+        """Return what narrows the list, in one spelling: all that is asked but for these names."""
+        return repr(sorted((name, value) for name, value in self._said.multi_items() if name not in others)).encode()
 
     def check(self) -> None:
         """Raise what was found, unknown names included."""
@@ -100,9 +105,26 @@ def instant(said: str) -> datetime:
     return instants.parse(said.replace(" ", "+") if "T" in said.upper() else said)
 
 
+def schedule(said: str) -> UUID:
+    """Read a schedule's id."""
+    if not UUID_SPELLED.fullmatch(said):
+        message = f"expected an id, got {said[:60]!r}"
+        raise ValueError(message)
+    return UUID(said)
+
+
+def patience(said: str) -> timedelta:
+    """Read how long somebody wants to wait: a duration, or a number of seconds."""
+    length = durations.parse(f"{said}s" if _SECONDS.fullmatch(said) else said)
+    if length > LONGEST:
+        message = f"expected at most {durations.show(LONGEST)}, got {said[:20]!r}"
+        raise ValueError(message)
+    return length
+
+
 def uuid(said: str, nothing: str = NO_DELIVERY) -> UUID:
     """Read an id from a path: one that can't be is like one that is not there."""
-    if not _UUID.fullmatch(said):
+    if not UUID_SPELLED.fullmatch(said):
         raise NotFoundError(nothing)
     return UUID(said)
 

@@ -5,7 +5,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from campana import operations
-from campana.web import bodies
+from campana.operations.office import Actor, Office
+from campana.web import bodies, idempotency
 from campana.web.api import describe, queries
 from campana.web.auth import admit
 
@@ -25,7 +26,13 @@ PREVIEW: dict[str, Any] = {
 @router.post("/preview", **PREVIEW)
 async def preview(request: Request) -> Response:
     """Return the next instants of a rule."""
-    office, _ = await admit(request, "read")
+    who = await admit(request, "read")
     queries.none(request)
-    said = operations.previews.preview(await bodies.read_json(request), now=office.world.clock.now())
-    return Response(bodies.dump(operations.previews.shown(said)), media_type="application/json")
+    said = await bodies.read_json(request)
+
+    async def work(office: Office, actor: Actor) -> Response:
+        del actor
+        told = operations.previews.preview(said, now=office.world.clock.now())
+        return Response(bodies.dump(operations.previews.shown(told)), media_type="application/json")
+
+    return await idempotency.once(request, who, said, work)

@@ -58,6 +58,7 @@ _DELIVERY_FIELDS: dict[str, tuple[Any, str]] = {
     "queue": ("string", "Which engines take it"),
     "recipient": (_TEXT, "Who is reached"),
     "dedupe_key": (_TEXT, "No second delivery has this key"),
+    "schedule_id": ({"type": _TEXT, "format": "uuid"}, "The schedule that made it"),
     "labels": ("object", "Your own words"),
     "priority": ({"type": "string", "enum": list(PRIORITIES)}, "`urgent`, `normal` or `bulk`"),
     "retry": ("object", "When it is tried again, as resolved at its making"),

@@ -33,6 +33,7 @@ def delivery(office: Office, row: Any) -> dict[str, Any]:
         "queue": row.queue,
         "recipient": row.recipient,
         "dedupe_key": row.dedupe_key,
+        "schedule_id": None if row.schedule_id is None else str(row.schedule_id),
         "labels": json.loads(row.labels) if row.labels else {},
         "priority": PRIORITY_WORDS[row.priority],
         "retry": policies["retry"],

@@ -5,7 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from campana import operations
-from campana.web import bodies
+from campana.operations.office import Actor, Office
+from campana.web import bodies, idempotency
 from campana.web.api import describe, queries, shapes
 from campana.web.auth import admit
 
@@ -39,7 +40,11 @@ async def throw(request: Request, scope: Scope) -> Response:
 @router.post("/engine/release", **describe.RELEASE)
 async def release(request: Request) -> Response:
     """Lift the safe hold. Reconcile with the providers first: what waits is placed."""
-    office, actor = await admit(request, "write")
+    who = await admit(request, "write")
     queries.none(request)
     await bodies.read_nothing(request)
-    return _answer({"released": await operations.switches.release(office, actor)})
+
+    async def work(office: Office, actor: Actor) -> Response:
+        return _answer({"released": await operations.switches.release(office, actor)})
+
+    return await idempotency.once(request, who, None, work)
