@@ -1,7 +1,6 @@
 """The channel `webhook`: a signed HTTP request to an address that may be written to, and what its answer means."""
 
-import base64
-import hmac
+import binascii
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from campana.channels.base import Parcel, Permit
 from campana.channels.http import Client, Failure, Request, Response, UnsendableError
 from campana.channels.webhook_target import BODILESS, RETRY_ON, SUCCESS, is_repeated, is_reserved, matches, validate, with_query
 from campana.domain import ambiguity, durations
+from campana.domain.keys import keyed
 from campana.domain.outcomes import Answer, Delivered, Failed, Outcome, Withheld
 
 __all__ = ["Webhook", "retry_after", "sign", "validate"]
@@ -149,8 +149,13 @@ class Webhook:
 def sign(key: str, stamp: int, body: bytes, secrets: Sequence[bytes]) -> str:
     """Return the Standard Webhooks signatures of a message, one for each secret, so that receivers can rotate."""
     message = f"{key}.{stamp}.".encode() + body
-    digests = [hmac.digest(secret, message, "sha256") for secret in secrets]
-    return " ".join(["v1," + base64.b64encode(digest).decode("ascii") for digest in digests])
+    return " ".join([_signature(secret, message) for secret in secrets])
+
+
+def _signature(secret: bytes, message: bytes) -> str:
+    digest = keyed(secret).copy()
+    digest.update(message)
+    return "v1," + binascii.b2a_base64(digest.digest(), newline=False).decode("ascii")
 
 
 def retry_after(text: str | None, now: datetime) -> timedelta | None:
@@ -199,10 +204,10 @@ def _words(status: int) -> str:
 
 
 def _evidence(response: Response) -> Answer:
-    headers = [(name, value[:_LONGEST_HEADER]) for name, value in response.headers if name in _INTEREST]
+    headers = tuple([(name, value[:_LONGEST_HEADER]) for name, value in response.headers if name in _INTEREST])
     # A packed body is not unpacked (a few kilobytes may hold a gigabyte), and as text it would be noise.
-    packed = dict(headers).get("content-encoding", "identity").lower() != "identity"
-    return Answer(code=response.status, headers=tuple(headers), body=None if packed else _text(response.body))
+    packed = any(name == "content-encoding" and value.lower() != "identity" for name, value in headers)
+    return Answer(code=response.status, headers=headers, body=None if packed else _text(response.body))
 
 
 def _text(body: bytes) -> str:

@@ -70,8 +70,8 @@ class Keyring:
             if keys is None:
                 return Withheld(reason="signing_secret_unreadable")
             self._open[project_id] = keys
-        now = self._world.clock.now()
-        return [key.secret for key in keys if model.is_in_force(key.expires_at, now)]
+        clock = self._world.clock
+        return [key.secret for key in keys if key.expires_at is None or model.is_in_force(key.expires_at, clock.now())]
 
     def _opened(self, rows: Sequence[Any]) -> Sequence[Key] | None:
         keys = []
