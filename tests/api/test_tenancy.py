@@ -31,7 +31,7 @@ def named(method: str, path: str) -> str:
     return f"{method} {path}"
 
 
-BODIES = {"resolve": {"effect": "sent"}, "reschedule": {"at": "2199-01-01T00:00:00Z"}}
+BODIES = {"rotate": {}, "resolve": {"effect": "sent"}, "reschedule": {"at": "2199-01-01T00:00:00Z"}}
 """For routes that read one before they look for anything."""
 
 

@@ -113,7 +113,8 @@ def _read(process: subprocess.Popen[bytes], until: re.Pattern[bytes]) -> str:
 @contextlib.contextmanager
 def terminal(folder: Path, **said: str) -> Iterator[Terminal]:
     """A terminal in this folder, with nothing of ours in its environment but what is said."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CAMPANA_", "COV_", "PYTEST"))}
+    ours = ("CAMPANA_", "COV_", "PYTEST", "MAKE", "MFLAGS")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     opened = Terminal(folder, kept | {"COLUMNS": "80", "TZ": "UTC"} | said)
     try:
         yield opened

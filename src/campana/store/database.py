@@ -110,7 +110,7 @@ class Database:
         def unit(connection: Connection) -> T:
             return function(connection, *args, **kwargs)
 
-        found: T = await self._again(function.__name__, lambda: self._runner.read(unit))
+        found: T = await self._shielded(self._again(function.__name__, lambda: self._runner.read(unit)))
         return found
 
     async def close(self) -> None:
@@ -120,7 +120,7 @@ class Database:
         await self._runner.close()
 
     async def _shielded(self, work: Awaitable[Any]) -> Any:
-        # A cancelled caller must not tear a transaction: the write goes on and its connection comes back whole.
+        # A cancelled caller must not tear a transaction: it goes on, and its connection comes back whole.
         task = asyncio.ensure_future(work)
         self._under_way.add(task)
         task.add_done_callback(self._forget)
