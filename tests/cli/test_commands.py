@@ -162,7 +162,8 @@ def test_key_create_prints_the_key_and_nothing_else(tmp_path: Path) -> None:
 def test_doctor_finds_what_is_wrong_and_makes_nothing(tmp_path: Path) -> None:
     before = program.run(tmp_path, "doctor")
     assert (before.returncode, list(tmp_path.iterdir())) == (1, [])
-    assert "WRONG the schema is not there" in before.stdout
+    where = tmp_path / "campana-data" / "campana.db"
+    assert f"WRONG there is no database {where}: check --data and DATABASE_URL" in before.stdout
 
     program.run(tmp_path, "migrate")
     after = program.run(tmp_path, "doctor")

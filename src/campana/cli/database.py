@@ -50,5 +50,11 @@ async def current(settings: Settings) -> str | None:
 async def require(settings: Settings) -> None:
     """Raise unless the schema is the one that this version speaks."""
     found = await current(settings)
+    if settings.file is not None and not settings.file.exists():
+        # Not only that it wants a schema: who has lost a file, or named another folder, must not be led to begin anew.
+        raise SettingsError(
+            f"there is no database {settings.file.absolute()}: check --data and DATABASE_URL; to begin an empty one, "
+            "run `campana migrate`"
+        )
     if not migrate.is_enough(found):
         raise SettingsError(f"the schema is {found or 'not there'}, this version needs {migrate.newest()}: run `campana migrate`")
