@@ -40,7 +40,7 @@ class InvalidError(CampanaError):
     def __init__(self, *faults: Fault) -> None:
         """Keep every fault, not only the first."""
         self.faults = faults
-        super().__init__("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults))
+        super().__init__("; ".join(f"{fault.pointer}: {fault.detail}".removeprefix(": ") for fault in faults))
 
 
 class UnreadableError(CampanaError):

@@ -112,10 +112,20 @@ class Settings(BaseModel):
             return text
         return text.upper() if info.field_name == "log_level" else text.lower()
 
+    @field_validator("host")
+    @classmethod
+    def _somewhere(cls, host: str) -> str:
+        # An empty one would listen on every address: a variable that somebody left empty must not open the door.
+        if not host.strip():
+            message = "expected an address or a host name; 0.0.0.0 listens on every address"
+            raise ValueError(message)
+        return host
+
     @field_validator("database_url", "database_direct_url")
     @classmethod
     def _known(cls, url: str | None) -> str | None:
-        if url and not _URL.match(url):
+        # Neither is an empty one left out: it is a variable that nobody filled, and a file would take what a server is meant for.
+        if url is not None and not _URL.match(url):
             message = "expected sqlite:///file.db, postgresql://user:password@host/name or mysql://user:password@host/name"
             raise ValueError(message)
         # Hosts that hand out a URL still call it by its older name.
@@ -212,10 +222,20 @@ _URL = re.compile(
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
+    if error["type"] in _PLAIN:
+        return _PLAIN[error["type"]]
     said = str(error["msg"])
     return said.removeprefix("Value error, ").replace("Input should be", "expected", 1)
 
 
+_PLAIN = {
+    "int_parsing": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "float_parsing": "expected a number",
+    "finite_number": "expected a number that is not endless",
+    "bool_parsing": "expected true or false",
+    "bool_type": "expected true or false",
+}
 _SECRET = {"secret_key", "encryption_keys", "bootstrap_key", "database_url", "database_direct_url"}
 
 

@@ -81,7 +81,8 @@ async def test_nothing_is_answered_with_nothing(client: httpx2.AsyncClient) -> N
 async def test_a_batch_is_a_list(client: httpx2.AsyncClient, whole: Any) -> None:
     answer = await client.post("/v1/deliveries/batch", json=whole)
 
-    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, "list_type")
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, "wrong_type")
+    assert answer.json()["detail"] == "expected a list of deliveries"
 
 
 @pytest.mark.parametrize("form", ["application/json", NDJSON])

@@ -72,6 +72,12 @@ async def test_what_is_not_strict_json_is_refused_and_nothing_is_written(
     assert await here.count() == 0
 
 
+async def test_a_number_without_end_is_refused_in_our_words(client: httpx2.AsyncClient) -> None:
+    said = await client.post("/v1/deliveries", content=GOOD[:-1] + b', "payload": ' + b"1" * 5_000 + b"}", headers=JSON)
+
+    assert said.json()["detail"] == "the body holds a number that is too large: it has thousands of digits"
+
+
 @pytest.mark.parametrize("case", ["a duplicate among very many", "100,000 levels", "100,000 objects"])
 def test_refusing_costs_little(case: str) -> None:
     began = time.process_time()

@@ -115,12 +115,12 @@ async def test_a_key_with_a_project_changes_what_is_in_it_alone(here: Site, clie
     ("act", "body", "found"),
     [
         ("redrive", {"status": ["dead_letter"]}, {("/status", "unknown_field")}),
-        ("redrive", {"channel": 1, "due_to": "soon"}, {("/channel", "string_type"), ("/due_to", "instant")}),
+        ("redrive", {"channel": 1, "due_to": "soon"}, {("/channel", "wrong_type"), ("/due_to", "instant")}),
         ("discard", {"project": "nowhere", "x": 1}, {("/project", "unknown_project"), ("/x", "unknown_field")}),
         ("discard", {"recipient": ""}, {("/recipient", "string_too_short")}),
-        ("discard", [], {("", "model_type")}),
+        ("discard", [], {("", "wrong_type")}),
         ("cancel", {"status": ["completed"]}, {("/status/0", "not_one_of")}),
-        ("cancel", {"labels": {"a": 1}}, {("/labels/a", "string_type")}),
+        ("cancel", {"labels": {"a": 1}}, {("/labels/a", "wrong_type")}),
     ],
 )
 async def test_bad_filters_name_every_fault(client: httpx2.AsyncClient, act: str, body: Any, found: set[tuple[str, str]]) -> None:

@@ -110,7 +110,7 @@ async def test_all_faults_are_told_at_once_whoever_finds_them(here: Site, client
         ("/at", "at_in_past"),
         ("/timezone", "unknown_timezone"),
         ("/priority", "not_one_of"),
-        ("/retry/jitter", "float_type"),
+        ("/retry/jitter", "wrong_type"),
         ("/retry/max_attempts", "greater_than_equal"),
         ("/retry/delays/never", "not_one_of"),
         ("/expires_at", "instant"),
@@ -187,4 +187,4 @@ async def test_a_python_target_names_its_handler(
 async def test_a_log_target_says_text_and_nothing_else(client: httpx2.AsyncClient) -> None:
     answer = await client.post("/v1/deliveries", json=wanted(target={"message": {"a": 1}, "level": "INFO"}))
 
-    assert pointers(answer) == {("/target/message", "string_type"), ("/target/level", "unknown_field")}
+    assert pointers(answer) == {("/target/message", "wrong_type"), ("/target/level", "unknown_field")}

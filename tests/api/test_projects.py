@@ -70,6 +70,14 @@ async def test_without_a_word_the_overlap_is_a_day_and_with_none_the_older_ones_
     assert [one["state"] for one in await secrets(client)] == ["current", "expired"]
 
 
+async def test_a_rotation_needs_no_body_and_a_body_still_needs_its_type(here: Site) -> None:
+    client = await here.client()
+    assert (await client.post(ROTATE.format("default"))).json()["number"] == 1
+    assert (await client.post(ROTATE.format("default"), content=b"")).json()["number"] == 2
+    assert (await client.post(ROTATE.format("default"), content=b"{}")).status_code == 415
+    assert len(await secrets(client)) == 2
+
+
 @pytest.mark.parametrize("overlap", ["30d", "720h", "P30D"])
 async def test_the_longest_overlap_is_thirty_days(here: Site, overlap: str) -> None:
     assert (await rotate(await here.client(), overlap=overlap)).status_code == 200
@@ -77,8 +85,8 @@ async def test_the_longest_overlap_is_thirty_days(here: Site, overlap: str) -> N
 
 @pytest.mark.parametrize(
     ("overlap", "code"),
-    [("31d", "duration"), ("30d1s", "duration"), ("-1s", "duration"), ("24", "duration"), ("", "duration"), (24, "string_type"),
-     (None, "string_type"), ("1" * 61, "string_too_long")],
+    [("31d", "duration"), ("30d1s", "duration"), ("-1s", "duration"), ("24", "duration"), ("", "duration"), (24, "wrong_type"),
+     (None, "wrong_type"), ("1" * 61, "string_too_long")],
 )  # fmt: skip
 async def test_an_overlap_that_is_none_is_refused_by_name_and_nothing_is_rotated(here: Site, overlap: Any, code: str) -> None:
     client = await here.client()

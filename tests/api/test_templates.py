@@ -104,7 +104,7 @@ async def test_data_that_a_template_needs_and_does_not_get_is_told_when_it_is_po
     assert pointers(await client.post("/v1/deliveries", json=nowhere)) == {("/timezone", "unknown_timezone")}
     # What could not be read is blamed once, and not again as something that is missing.
     unread = hook("{{ recipient.key | upper }}", recipient=17)
-    assert pointers(await client.post("/v1/deliveries", json=unread)) == {("/recipient", "string_type")}
+    assert pointers(await client.post("/v1/deliveries", json=unread)) == {("/recipient", "wrong_type")}
 
 
 @pytest.mark.parametrize(

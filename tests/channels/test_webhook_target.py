@@ -104,6 +104,15 @@ def test_a_field_of_another_type_is_refused(field: str, value: object) -> None:
     assert faults(**{field: value}) == [(f"/{field}", "wrong_type")]
 
 
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [(7, "a number"), (1.5, "a number"), (None, "null"), (True, "true or false"), ({}, "an object"), ([], "a list")],
+)
+def test_what_came_instead_is_told_as_json_calls_it(value: object, kind: str) -> None:
+    (fault,) = webhook.validate({"url": value}, RULES)
+    assert fault[2] == f"expected a string, got {kind}"
+
+
 @pytest.mark.parametrize("timeout", ["0s", "30", "", "-1s", "5m1s", "PT6M", "1w", "forever"])
 def test_a_timeout_that_is_none_or_too_long_is_refused(timeout: str) -> None:
     assert faults(timeout=timeout) == [("/timeout", "invalid")]

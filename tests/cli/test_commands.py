@@ -122,12 +122,22 @@ def test_migrate_makes_the_schema_once(tmp_path: Path) -> None:
 def test_a_folder_that_can_not_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    assert "file" in one_line(program.run(tmp_path, "up", "--port", "0", "--data", "file/below"))
+    below = one_line(program.run(tmp_path, "up", "--port", "0", "--data", "file/below"))
+    assert below == f"campana: the data folder {tmp_path}/file/below can't be made: not a directory; choose another --data\n"
+    same = one_line(program.run(tmp_path, "up", "--port", "0", "--data", "file"))
+    assert same == f"campana: the data folder can't be made: {tmp_path}/file is a file; choose another --data\n"
+
+
+def test_a_host_that_is_left_empty_opens_no_door(tmp_path: Path) -> None:
+    for done in (program.run(tmp_path, "up", "--port", "0", CAMPANA_HOST=""), program.run(tmp_path, "api", "--host", "")):
+        assert "HOST: expected an address or a host name; 0.0.0.0 listens on every address, got ''" in one_line(done)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("host", ["256.1.1.1", "192.0.2.1", "no-such-host.invalid"])
 def test_an_address_that_is_not_ours_is_one_line_and_leaves_no_key_behind(tmp_path: Path, host: str) -> None:
-    assert "check --host" in one_line(program.run(tmp_path, "up", "--host", host, "--port", "0"))
+    said = one_line(program.run(tmp_path, "up", "--host", host, "--port", "0"))
+    assert said.endswith(("there is no such address; check --host\n", "cannot assign requested address; check --host\n"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -152,7 +162,8 @@ def test_key_create_prints_the_key_and_nothing_else(tmp_path: Path) -> None:
 def test_doctor_finds_what_is_wrong_and_makes_nothing(tmp_path: Path) -> None:
     before = program.run(tmp_path, "doctor")
     assert (before.returncode, list(tmp_path.iterdir())) == (1, [])
-    assert "WRONG the schema is not there" in before.stdout
+    where = tmp_path / "campana-data" / "campana.db"
+    assert f"WRONG there is no database {where}: check --data and DATABASE_URL" in before.stdout
 
     program.run(tmp_path, "migrate")
     after = program.run(tmp_path, "doctor")

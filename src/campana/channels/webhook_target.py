@@ -101,7 +101,24 @@ def _pointer(*parts: object) -> str:
 
 
 def _wrong(name: str, expected: str, value: object) -> list[Fault]:
-    return [(_pointer(name), "wrong_type", f"expected {expected}, got {type(value).__name__}")]
+    return [(_pointer(name), "wrong_type", f"expected {expected}, got {_kind(value)}")]
+
+
+def _kind(value: object) -> str:
+    """Return what kind of JSON a value is."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case str():
+            return "a string"
+        case int() | float():
+            return "a number"
+        case Mapping():
+            return "an object"
+        case _:
+            return "a list"
 
 
 def _too_many(name: str, value: Sized) -> list[Fault]:
@@ -156,7 +173,7 @@ def _header(name: str, value: object) -> tuple[str, str] | None:
     if is_reserved(name):
         return "reserved", f"expected a header of your own: {name} is set by Campana or belongs to the connection"
     if not isinstance(value, str):
-        return "wrong_type", f"expected a string, got {type(value).__name__}"
+        return "wrong_type", f"expected a string, got {_kind(value)}"
     problem = _content(value)
     return ("invalid", problem) if problem else None
 

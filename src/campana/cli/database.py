@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 from campana.errors import CampanaError, SettingsError, UnavailableError
 from campana.settings import Settings
@@ -23,9 +24,19 @@ def _in_a_sentence() -> Iterator[None]:
 async def upgrade(settings: Settings) -> tuple[str | None, str]:
     """Bring the schema up to date, making the SQLite file where there is none; return the revision before and after."""
     if settings.file is not None:
-        settings.file.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(settings.file.parent)
     with _in_a_sentence():
         return await migrate.upgrade(settings.url)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise SettingsError(f"the data folder can't be made: {folder} is a file; choose another --data") from None
+    except OSError as error:
+        said = (error.strerror or str(error)).lower()
+        raise SettingsError(f"the data folder {folder} can't be made: {said}; choose another --data") from None
 
 
 async def current(settings: Settings) -> str | None:
@@ -39,5 +50,11 @@ async def current(settings: Settings) -> str | None:
 async def require(settings: Settings) -> None:
     """Raise unless the schema is the one that this version speaks."""
     found = await current(settings)
+    if settings.file is not None and not settings.file.exists():
+        # Not only that it wants a schema: who has lost a file, or named another folder, must not be led to begin anew.
+        raise SettingsError(
+            f"there is no database {settings.file.absolute()}: check --data and DATABASE_URL; to begin an empty one, "
+            "run `campana migrate`"
+        )
     if not migrate.is_enough(found):
         raise SettingsError(f"the schema is {found or 'not there'}, this version needs {migrate.newest()}: run `campana migrate`")

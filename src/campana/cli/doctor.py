@@ -3,23 +3,28 @@
 import asyncio
 import re
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
 from pydantic import SecretStr
 
 from campana import wiring
-from campana.cli import database, options
+from campana.cli import database, options, tables
 from campana.domain import zones
 from campana.domain.switches import SAFE_HOLD
 from campana.errors import CampanaError
 from campana.operations import secrets
+from campana.operations.stories import said
 from campana.settings import Settings
-from campana.store import engines, migrate, switches
+from campana.store import engines, health, migrate, switches
 
 _FAR = 1.0
 _MOST = 20
+_LATE = timedelta(seconds=60)
+"""Due for longer than that, though an engine serves it, is too long."""
+_START = "; start `campana up`, or `campana engine`"
 # Up to the last @: a password may hold one, and better too much is hidden than too little.
 _PASSWORD = re.compile(r"(://[^:/]*:).*(@)")
 
@@ -28,7 +33,7 @@ _PASSWORD = re.compile(r"(://[^:/]*:).*(@)")
 @click.option("--settings", "show", is_flag=True, help="Print the effective settings, secrets masked, and do nothing else")
 @options.data
 def doctor(*, show: bool, **given: Any) -> None:
-    """Check settings, database, schema, clock and time-zone data; exit code 1 if anything is wrong."""
+    """Check settings, database, schema, clock, switches, engines and what is late; exit code 1 if anything is wrong."""
     settings = options.load(**given)
     if show:
         _print_settings(settings)
@@ -61,7 +66,9 @@ async def _examine(settings: Settings) -> list[tuple[bool, str]]:
             findings.append((away < _FAR, f"clock: {away:.3f} s from the database's{advice}"))
             findings.append((told.is_read_committed, f"isolation: {told.isolation}"))
             findings.append(_signing(await secrets.unreadable(house.office)))
-            findings += _stops(settings, await house.office.database.read(switches.off))
+            findings += _stops(settings, await house.office.database.read(switches.every))
+            now = told.database_now or house.world.clock.wall()
+            findings += list(work(await house.office.database.read(health.look, now=now), now))
     except CampanaError as error:
         findings.append((False, str(error)))
     return findings
@@ -77,11 +84,41 @@ def _signing(unreadable: Sequence[Any]) -> tuple[bool, str]:
     )
 
 
-def _stops(settings: Settings, off: frozenset[str]) -> list[tuple[bool, str]]:
+def _stops(settings: Settings, every: Sequence[Any]) -> Iterator[tuple[bool, str]]:
     calls = "none is placed, since DISABLE_ALL_CALLS is set here" if settings.disable_all_calls else "not disabled here"
-    held = [(False, "safe hold: engaged; reconcile with the providers, then `campana release`")] if SAFE_HOLD in off else []
-    rest = ", ".join(sorted(off - {SAFE_HOLD})[:_MOST]) or "none is off"
-    return [(True, f"calls: {calls}"), *held, (True, f"switches: {rest}")]
+    yield True, f"calls: {calls}"
+    off = [row for row in every if row.off]
+    if any(row.scope == SAFE_HOLD for row in off):
+        yield False, "safe hold: engaged; reconcile with the providers, then `campana release`"
+    rest = [row for row in off if row.scope != SAFE_HOLD]
+    if not rest:
+        yield True, "switches: none is off"
+    # Somebody wanted it so: that is no fault, and the first thing to know when nothing leaves.
+    for row in rest[:_MOST]:
+        why = f": {row.reason}" if row.reason else ""
+        yield True, tables.plain(f"switches: {row.scope} is off since {said(row.changed_at)}, by {row.actor}{why}")
+    if len(rest) > _MOST:
+        yield True, f"switches: {len(rest) - _MOST} more are off, see `campana switch list`"
+
+
+def work(seen: health.Health, now: datetime) -> Iterator[tuple[bool, str]]:
+    """Say whether anybody does the work, and what has waited for longer than it should."""
+    if seen.engines:
+        yield True, f"engines: {seen.engines} running"
+    else:
+        last = "there never was one" if seen.seen_at is None else f"the last one was seen at {said(seen.seen_at)}"
+        yield not seen.due, f"engines: none is running, {last}{_START if seen.due else ''}"
+    late = {queue: first for queue, first in seen.due.items() if queue in seen.unserved or now - first > _LATE}
+    for queue, first in sorted(late.items())[:_MOST]:
+        waits = tables.plain(f"queue {queue}: work has been due since {said(first)}")
+        if not seen.engines:
+            yield False, waits
+        elif queue in seen.unserved:
+            yield False, f"{waits}, and no engine that runs serves it; start the program that does"
+        else:
+            yield False, f"{waits}; engines are behind: see their log"
+    if not late:
+        yield True, "queues: nothing is late"
 
 
 def _zones() -> tuple[bool, str]:

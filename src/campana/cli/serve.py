@@ -98,8 +98,8 @@ def _listen(settings: Settings) -> socket.socket:
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
         advice = "choose another --port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "check --host"
-        is_plain = error.errno is not None and not isinstance(error, socket.gaierror)
-        said = os.strerror(error.errno or 0).lower() if is_plain else str(error.strerror or error)
+        # A name that leads nowhere has a number below zero, for which strerror() has no words.
+        said = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else "there is no such address"
         raise SettingsError(f"can't listen on {settings.host}:{settings.port}: {said}; {advice}") from None
     listener.setblocking(False)
     return listener

@@ -316,7 +316,7 @@ def _check_target(office: Office, wanted: DeliveryWanted, found: list[Fault], re
             return f"python:{name}"
         case "log":
             if not isinstance(target.get("message", ""), str):
-                found.append(_fault("/target/message", "string_type", "expected text; anything else fits in `payload`"))
+                found.append(_fault("/target/message", "wrong_type", "expected text; anything else fits in `payload`"))
             found += _unknown(target, {"message"})
     return wanted.channel
 

@@ -96,8 +96,7 @@ def _standing(record: Any, state: State, now: datetime) -> str:
         case State.PENDING_RETRY if not record.attempt_count:
             return "It waits to be tried again."
         case State.PENDING_RETRY:
-            done, most = _times(record.attempt_count), record.max_attempts
-            return f"It was tried {done} and waits to be tried again, {most} times at the most."
+            return f"It has used {record.attempt_count} of its {record.max_attempts} attempts and waits to be tried again."
         case State.PROCESSING:
             lost = " That engine has not been heard of since." if record.wake_at <= now else ""
             return (
@@ -111,10 +110,6 @@ def _standing(record: Any, state: State, now: datetime) -> str:
             return f"{stories.ending(record)} {_ways_out(record)}"
         case _:
             return stories.ending(record)
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _asked(record: Any) -> str:

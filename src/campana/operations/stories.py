@@ -57,7 +57,7 @@ _CAME = {
     "accepted": "was accepted by the provider, who will say how it ends",
     "failed": "failed",
     "timed_out": "ran out of time before anything was sent",
-    "ambiguous": "was sent and not answered: it may have had its effect",
+    "ambiguous": "ended without an answer: it may have had its effect",
     "no_answer": "was not picked up",
     "busy": "met a busy line",
     "voicemail": "met a machine",
@@ -89,8 +89,9 @@ def _came(row: Any) -> str:
 
 
 def _why(row: Any) -> str:
-    parts = [str(row.response_code)] if row.response_code is not None else []
-    parts += [row.error] if row.error else []
+    code, error = "" if row.response_code is None else str(row.response_code), row.error or ""
+    # A channel's sentence often names the answer's number itself.
+    parts = [one for one in (code if code not in error.split(":")[0].split() else "", error) if one]
     return f" ({', '.join(parts)})" if parts else ""
 
 

@@ -89,7 +89,7 @@ async def read_nothing(request: Request) -> None:
         return
     said = parse(body)
     if not isinstance(said, dict):
-        raise InvalidError(Fault(pointer="", code="dict_type", detail="expected no body, or an empty object"))
+        raise InvalidError(Fault(pointer="", code="wrong_type", detail="expected no body, or an empty object"))
     if said:
         raise InvalidError(
             *(Fault(pointer=f"/{escaped(name)}", code="unknown_field", detail=NO_FIELD) for name in list(said)[:100])
@@ -114,8 +114,11 @@ def parse(body: bytes, *, deepest: int = DEEPEST) -> Any:
         value = _DECODER.decode(text)
     except RecursionError:
         raise UnreadableError(f"the body is nested deeper than {deepest}") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise UnreadableError(f"the body is not JSON: {error}") from None
+    except ValueError:
+        # All else that it says is about digits, more than a Python reads.
+        raise UnreadableError("the body holds a number that is too large: it has thousands of digits") from None
     if _is_deep(value, deepest):
         raise UnreadableError(f"the body is nested deeper than {deepest}")
     if "\\u" in text and _ESCAPED_SURROGATE_OR_NUL.search(text):
@@ -126,6 +129,12 @@ def parse(body: bytes, *, deepest: int = DEEPEST) -> Any:
 async def read_json(request: Request) -> Any:
     """Read a request's body as strict JSON."""
     return parse(await read(request))
+
+
+async def read_json_or_nothing(request: Request) -> Any:
+    """Read a request's body as strict JSON; none at all is an empty object, where nothing has to be said."""
+    is_absent = "transfer-encoding" not in request.headers and request.headers.get("content-length", "0") == "0"
+    return {} if is_absent else await read_json(request)
 
 
 def lines(body: bytes) -> Iterator[bytes]:

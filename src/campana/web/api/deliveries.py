@@ -108,7 +108,7 @@ async def _items(office: Office, body: bytes, *, is_ndjson: bool) -> list[Any]:
     else:
         items = bodies.parse(body, deepest=bodies.DEEPEST + 1)
     if not isinstance(items, list):
-        raise InvalidError(Fault(pointer="", code="list_type", detail="expected a list of deliveries"))
+        raise InvalidError(Fault(pointer="", code="wrong_type", detail="expected a list of deliveries"))
     if len(items) > LARGEST_BATCH:
         raise TooLargeError(f"expected at most {LARGEST_BATCH} deliveries, got more")
     return [_line(line) async for _, line in _in_breaths(office, items)] if is_ndjson else items

@@ -72,8 +72,8 @@ def _list_of(schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _body(content: dict[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": content}}
+def _body(content: dict[str, Any], *, required: bool = True) -> dict[str, Any]:
+    return {"requestBody": {"required": required, "content": content}}
 
 
 CREATE: dict[str, Any] = {
@@ -286,7 +286,9 @@ ROTATE: dict[str, Any] = {
         200: _json("The new secret, which is shown this once", _named("MadeWebhookSecret")),
         **_errors(400, 404, 409, 413, 415, 422),
     },
-    "openapi_extra": _body({"application/json": {"schema": _named("RotateWanted"), "example": {"overlap": "24h"}}}),
+    "openapi_extra": _body(
+        {"application/json": {"schema": _named("RotateWanted"), "example": {"overlap": "24h"}}}, required=False
+    ),
 }
 
 HEALTH: dict[str, Any] = {

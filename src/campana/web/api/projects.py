@@ -48,7 +48,7 @@ async def rotate(request: Request, project: Project) -> Response:
     """Make a new signing secret and show it, once; the older ones end after the overlap."""
     who = await admit(request, "write")
     queries.none(request)
-    said = await bodies.read_json(request)
+    said = await bodies.read_json_or_nothing(request)
 
     async def work(office: Office, actor: Actor) -> Response:
         found = await operations.projects.find(office, actor, project)
