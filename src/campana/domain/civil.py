@@ -51,15 +51,13 @@ class _Remembered:
 
     def __init__(self, rule: Walls) -> None:
         self._rule = rule
-        self._asked = self._found = datetime.min
-        """Where nothing was asked there is nothing between the two."""
+        self._holds: tuple[datetime, datetime] | None = None
 
     def next_wall(self, start: datetime) -> datetime | None:
-        if self._asked <= start <= self._found:
-            return self._found
+        if self._holds is not None and self._holds[0] <= start <= self._holds[1]:
+            return self._holds[1]
         found = self._rule.next_wall(start)
-        if found is not None:
-            self._asked, self._found = start, found
+        self._holds = None if found is None else (start, found)
         return found
 
 
