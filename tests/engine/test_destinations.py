@@ -276,3 +276,12 @@ async def test_what_is_known_of_receivers_stays_within_bounds(
         await street.add(number, f"receiver {number}")
         await round_of(engine)
     assert engine.destinations._known <= 11
+
+
+async def test_a_target_with_a_large_body_in_it_is_not_remembered(bench: Bench, street: Street) -> None:
+    engine, sizes = bench.engine(), (10, 200_000)
+    for number, size in enumerate(sizes):
+        await bench.add(number, target=f'{{"at":"well","body":"{"x" * size}"}}')
+    await round_of(engine)
+    assert street.asked["well"] == len(sizes)
+    assert engine.destinations._named.cache_info().currsize == 1
