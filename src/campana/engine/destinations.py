@@ -205,8 +205,10 @@ class Destinations:
         host, breaker = gate.host, gate.breaker
         if breaker.period is not None:
             # The guards have let it through, so the period is over: this is the probe, whatever else still hangs there.
-            gate.breaker = breakers.probe(breaker, self._clock.now())
-            if gate.is_probing or host.busy >= self._per_host:
+            is_full = host.busy >= self._per_host and not gate.is_probing
+            # Where others fill the receiver it was not asked, and is not to be left alone for that.
+            gate.breaker = breakers.probe(breaker, self._clock.now(), at_most=COARSE if is_full else None)
+            if gate.is_probing or is_full:
                 return None
             gate.is_probing = True
             self._take(gate)
