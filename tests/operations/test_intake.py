@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from campana import store, wiring
+from campana import store
 from campana.domain.tickets import NewDelivery
 from campana.errors import UnavailableError
-from campana.operations import deliveries, intake, keys
+from campana.operations import deliveries, intake
 from campana.operations.intake import Intake
 from campana.operations.office import Actor, Office
-from campana.settings import Settings
-from campana.store import migrate
 from campana.store.deliveries import Entered
-
-
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[tuple[Office, Actor]]:
-    settings = Settings.load({}, folder=tmp_path, data=tmp_path, secret_key="long enough for the tests " * 2, log_level="ERROR")
-    await migrate.upgrade(settings.url)
-    async with wiring.open_house(settings, with_engine=False) as house:
-        issued = (await keys.bootstrap(house.office, None)).key
-        assert issued is not None
-        yield house.office, await keys.authenticate(house.office, issued.text)
 
 
 def wanted(number: int, **said: Any) -> dict[str, Any]:
