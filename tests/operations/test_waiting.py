@@ -34,11 +34,11 @@ async def test_what_ends_meanwhile_is_seen(desk: tuple[Office, Actor]) -> None:
     office, actor = desk
     it = await one(office, actor)
     told = asyncio.create_task(waiting.until_final(office, actor, it))
-    while not len(office.waits):
+    while not len(office.waiters):
         await office.world.clock.sleep(0)
     await deliveries.cancel(office, actor, it)
     assert waiting.has_ended(await told)
-    assert len(office.waits) == 0
+    assert len(office.waiters) == 0
 
 
 async def test_an_operator_acts_where_they_say_and_only_there(desk: tuple[Office, Actor]) -> None:

@@ -208,7 +208,7 @@ async def cancel(office: Office, actor: Actor, delivery_id: UUID) -> tuple[Recor
     came = await office.database.write(store.deliveries.cancel, actor.tenant_id, delivery_id, now=now, actor=actor.who)
     if came is Cancelled.UNKNOWN:
         raise NotFoundError(NO_DELIVERY)
-    office.waits.wake(delivery_id)
+    office.waiters.wake(delivery_id)
     record = await get(office, actor, delivery_id)
     if came is Cancelled.ALREADY_FINAL:
         _refuse_final(record)
