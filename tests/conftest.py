@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from campana.store import migrate
 from tests import databases, programs, servers
 
 hypothesis_settings.register_profile("campana", deadline=None)  # a busy machine is no failure
@@ -116,6 +117,15 @@ def database_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     else:
         databases.empty(_own_databases[kind])
     return _own_databases[kind]
+
+
+@pytest.fixture(scope="module")
+def migrated(database_url: str) -> str:
+    """The URL of a database with our tables."""
+    # In a thread of its own, so that it does not matter whether somebody runs a loop here.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, migrate.upgrade(database_url)).result()
+    return database_url
 
 
 @pytest.fixture(autouse=True)

@@ -89,6 +89,7 @@ async def test_all_faults_come_at_once(here: Site) -> None:
         {"cron": "0 0 29 2 *"},
         {"every": "2s"},
         {"rrule": "DTSTART:19700101T000000\nRRULE:FREQ=YEARLY;BYYEARDAY=366"},
+        {"rrule": "DTSTART:20280229T000000\nRRULE:FREQ=DAILY;BYDAY=TU;BYMONTHDAY=29;BYMONTH=2"},
         {"cron": "0 0 29 2 1"},
         {"daily": ["08:30"]},
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from campana.domain.deliveries import State
 from campana.domain.instants import EPOCH
-from campana.operations import waits
+from campana.operations import waiters
 from campana.world import SystemClock
 from tests.api import site
 from tests.api.site import Site, pointers, wanted
@@ -25,7 +25,7 @@ async def made(client: httpx2.AsyncClient, **said: Any) -> str:
 async def until(here: Site, count: int) -> None:
     """So many wait, each for its ring."""
     async with asyncio.timeout(20):
-        while len(here.house.office.waits) != count:
+        while len(here.house.office.waiters) != count:
             await here.house.world.clock.sleep(0.005)
 
 
@@ -37,7 +37,7 @@ async def test_what_has_ended_is_answered_at_once(here: Site, client: httpx2.Asy
 
     assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
     assert answer.json() == (await client.get(f"/v1/deliveries/{it}")).json()
-    assert len(here.house.office.waits) == 0
+    assert len(here.house.office.waiters) == 0
 
 
 @pytest.mark.parametrize("said", ["0", "0s", "20ms", "PT0.01S"])
@@ -68,8 +68,8 @@ async def test_a_cancel_wakes_those_who_wait_here(here: Site, client: httpx2.Asy
 
     assert {answer.json()["status"] for answer in answers} == {"cancelled"}
     assert time.monotonic() - began < 5
-    assert len(here.house.office.waits) == 0
-    assert here.house.office.waits.watcher is None
+    assert len(here.house.office.waiters) == 0
+    assert here.house.office.waiters.watcher is None
 
 
 async def test_an_engine_in_this_process_wakes_those_who_wait(
@@ -119,7 +119,7 @@ async def test_those_who_wait_ask_the_database_once_for_all(
     before = here.house.telemetry.counts.copy()
     await enough.wait()
     after = here.house.telemetry.counts - before
-    here.house.office.waits.end()
+    here.house.office.waiters.end()
     await asyncio.gather(*waiting)
 
     assert after["store.ended"] <= len(rounds), "one question a round, however many wait"
@@ -142,8 +142,8 @@ async def test_who_goes_away_gives_its_place_back(here: Site, client: httpx2.Asy
 async def test_a_tenant_and_a_process_have_only_so_many_places(
     here: Site, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waits, "MOST_OF_ONE", 2)
-    monkeypatch.setattr(waits, "MOST", 3)
+    monkeypatch.setattr(waiters, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(waiters, "MOST", 3)
     stranger = await here.client(tenant="other")
     mine, theirs = await made(client), await made(stranger)
     waiting = [asyncio.create_task(client.get(f"/v1/deliveries/{mine}/wait")) for _ in range(2)]
@@ -153,7 +153,7 @@ async def test_a_tenant_and_a_process_have_only_so_many_places(
     waiting.append(asyncio.create_task(stranger.get(f"/v1/deliveries/{theirs}/wait")))
     await until(here, 3)
     full = await stranger.get(f"/v1/deliveries/{theirs}/wait")
-    here.house.office.waits.end()
+    here.house.office.waiters.end()
 
     assert (refused.status_code, refused.json()["code"]) == (429, "too_many")
     assert (full.status_code, full.json()["code"]) == (503, "unavailable")

@@ -118,7 +118,7 @@ async def serving(script: Script, context: ssl.SSLContext | None = None, *, port
         number = seen.connections
         try:
             await script(Talk(seen, reader, writer, number))
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ssl.SSLError):
             pass
         finally:
             writer.transport.abort() if writer.transport.get_write_buffer_size() == 0 else writer.close()

@@ -14,6 +14,7 @@ from h2.exceptions import H2Error
 from h2.settings import SettingCodes
 
 from campana.channels import http
+from tests.channels import hostile
 from tests.channels.authority import Authority
 from tests.channels.hostile import LOOPBACK, Server, client
 
@@ -139,41 +140,20 @@ async def serving(
     script: Script, authority: Authority, *, protocols: Sequence[str] = ("h2",), mute: bool = False, **settings: int
 ) -> AsyncIterator[Server]:
     """Run a server that follows this script on every connection and closes each at the script's end."""
-    seen = Server(scheme="https")
-    tasks: set[asyncio.Task[None]] = set()
     context = authority.server(HOST)
     context.set_alpn_protocols(list(protocols))
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        seen.connections += 1
-        number = seen.connections
-        peer = Peer(seen, reader, writer, number, _h2())
-        try:
-            if not mute:
-                peer.h2.local_settings.update({SettingCodes[name.upper()]: value for name, value in settings.items()})
-                peer.h2.local_settings.acknowledge()
-                peer.h2.initiate_connection()
-                await peer.flush()
-            await script(peer)
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ssl.SSLError):
-            pass
-        finally:
-            writer.transport.abort() if writer.transport.get_write_buffer_size() == 0 else writer.close()
-            seen.closed.put_nowait(number)
+    async def speak(talk: hostile.Talk) -> None:
+        peer = Peer(talk.server, talk.reader, talk.writer, talk.number, _h2())
+        if not mute:
+            peer.h2.local_settings.update({SettingCodes[name.upper()]: value for name, value in settings.items()})
+            peer.h2.local_settings.acknowledge()
+            peer.h2.initiate_connection()
+            await peer.flush()
+        await script(peer)
 
-    server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context)
-    seen.port = server.sockets[0].getsockname()[1]
-    try:
+    async with hostile.serving(speak, context) as seen:
         yield seen
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await server.wait_closed()
 
 
 def _h2() -> H2Connection:

@@ -1,5 +1,6 @@
 import random
 import time
+import tracemalloc
 from datetime import datetime, timedelta
 
 import pytest
@@ -83,6 +84,8 @@ def test_a_rule_names_the_days_that_another_program_finds(rule: str, start: date
         ),
         *(
             "FREQ=DAILY;INTERVAL=-1",
+            "FREQ=HOURLY;BYMINUTE=10,40;BYSETPOS=1",
+            f"FREQ=MINUTELY;BYSECOND={','.join(map(str, range(0, 60, 30)))}",
             "FREQ=DAILY;COUNT=\u0663",
             "FREQ=DAILY;UNTIL=20260230",
             "FREQ=DAILY;UNTIL=tomorrow",
@@ -141,3 +144,32 @@ def test_a_rule_rings_at_the_zones_wall_time() -> None:
     found = list(triggers.Rule(trigger=read, zone="America/New_York").after(datetime.fromisoformat("2026-03-06T12:00:00Z")))
     assert [f"{one.at:%m-%dT%H:%MZ}" for one in found] == ["03-07T07:30Z", "03-08T07:00Z", "03-09T06:30Z", "03-10T06:30Z"]
     assert found[1].note is not None
+
+
+def test_a_rule_with_half_a_million_times_in_a_year_costs_no_more_than_another() -> None:
+    every = [",".join(map(str, range(most))) for most in (24, 60)]
+    head = "DTSTART:20260101T000000\nRRULE:FREQ=YEARLY;BYDAY=MO,TU,WE,TH,FR,SA,SU;"
+    tracemalloc.start()
+    began = time.process_time()
+    read = rrules.parse(f"{head}BYHOUR={every[0]};BYMINUTE={every[1]}", "UTC")
+    at = datetime(2026, 12, 24, 18, 30)
+    for number in range(500):
+        assert read.next_wall(at + timedelta(minutes=number)) == at + timedelta(minutes=number)
+    last = rrules.parse(f"{head}BYHOUR={every[0]};BYMINUTE={every[1]};BYSETPOS=-1,2", "UTC")
+    assert last.next_wall(datetime(2026, 1, 1)) == datetime(2026, 1, 1, 0, 1)
+    assert last.next_wall(at) == datetime(2026, 12, 31, 23, 59)
+    assert time.process_time() - began < 1
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
+
+
+def test_a_rule_counts_beyond_what_one_search_reaches() -> None:
+    read = rrules.parse("DTSTART:19700101T090000\nRRULE:FREQ=YEARLY;COUNT=100", "UTC")
+    assert read.counted is not None
+    assert (len(read.counted), read.counted[-1]) == (100, datetime(2069, 1, 1, 9))
+
+
+def test_a_rule_that_would_ring_every_second_is_refused() -> None:
+    faults: list[triggers.Fault] = []
+    triggers.read({"rrule": "DTSTART:20260101T000000\nRRULE:FREQ=DAILY;BYSECOND=1,2"}, zone="UTC", now=NOW, faults=faults)
+    assert [(pointer, code) for pointer, code, _ in faults] == [("/rrule", "too_often")]

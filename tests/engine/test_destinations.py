@@ -128,6 +128,24 @@ async def test_one_probe_goes_at_a_time_however_long_it_hangs(bench: Bench, stre
     assert all(later - earlier >= send for earlier, later in itertools.pairwise(probes))
 
 
+async def test_a_probe_that_finds_the_receiver_full_comes_back_soon_and_not_after_a_period(bench: Bench, street: Street) -> None:
+    street.acts["down"] = refused()
+    for number in range(10):
+        await street.add(number)
+    async with running(bench.engine(options=Options(per_host=2))):
+        await bench.sleep(5)
+        street.acts["down"] = deliver(answering=12)
+        for number in range(20, 22):
+            await street.add(number, tenant_id=OTHER)
+        await bench.sleep(1)
+        street.acts["down"] = deliver()
+        # The first period ends at ten seconds, and the other tenant fills the receiver until seventeen.
+        await bench.sleep(10)
+        assert street.asked["down"] == breakers.DEFAULT.trip_after + 2
+        await bench.sleep(3.5)
+        assert street.asked["down"] > breakers.DEFAULT.trip_after + 2
+
+
 async def test_each_waits_once_a_period_while_a_receiver_is_left_alone(bench: Bench, street: Street) -> None:
     street.acts["down"] = refused()
     ids = [await street.add(number) for number in range(60)]
@@ -276,3 +294,12 @@ async def test_what_is_known_of_receivers_stays_within_bounds(
         await street.add(number, f"receiver {number}")
         await round_of(engine)
     assert engine.destinations._known <= 11
+
+
+async def test_a_target_with_a_large_body_in_it_is_not_remembered(bench: Bench, street: Street) -> None:
+    engine, sizes = bench.engine(), (10, 200_000)
+    for number, size in enumerate(sizes):
+        await bench.add(number, target=f'{{"at":"well","body":"{"x" * size}"}}')
+    await round_of(engine)
+    assert street.asked["well"] == len(sizes)
+    assert engine.destinations._named.cache_info().currsize == 1

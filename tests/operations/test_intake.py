@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from campana import store, wiring
+from campana import store
 from campana.domain.tickets import NewDelivery
 from campana.errors import UnavailableError
-from campana.operations import deliveries, intake, keys
+from campana.operations import deliveries, intake
 from campana.operations.intake import Intake
 from campana.operations.office import Actor, Office
-from campana.settings import Settings
-from campana.store import migrate
-
-
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[tuple[Office, Actor]]:
-    settings = Settings.load({}, folder=tmp_path, data=tmp_path, secret_key="long enough for the tests " * 2, log_level="ERROR")
-    await migrate.upgrade(settings.url)
-    async with wiring.open_house(settings, with_engine=False) as house:
-        issued = (await keys.bootstrap(house.office, None)).key
-        assert issued is not None
-        yield house.office, await keys.authenticate(house.office, issued.text)
+from campana.store.deliveries import Entered
 
 
 def wanted(number: int, **said: Any) -> dict[str, Any]:
@@ -91,6 +77,38 @@ async def test_a_database_that_is_away_is_told_to_all_and_asked_once_for_a_group
     away = Intake(Away(), office.world.clock)  # type: ignore[arg-type]  # a stand-in for what is not there
     came = await asyncio.gather(*(away.put([one]) for one in new), return_exceptions=True)
     assert all(isinstance(one, UnavailableError) for one in came)
+
+
+class Gated:
+    """A database whose writes end when the test says so."""
+
+    def __init__(self) -> None:
+        self.gates: list[asyncio.Future[None]] = []
+
+    async def write(self, _: Any, new: Sequence[NewDelivery], **__: Any) -> Sequence[Entered]:
+        self.gates.append(asyncio.get_running_loop().create_future())
+        await self.gates[-1]
+        return [Entered(was_there=False, record=None)] * len(new)
+
+
+async def test_who_comes_as_the_last_writers_end_is_written_too(desk: tuple[Office, Actor]) -> None:
+    office, actor = desk
+    new, gated = [await resolved(office, actor, number) for number in range(3)], Gated()
+    busy = Intake(gated, office.world.clock)  # type: ignore[arg-type]  # the moment matters, and of a real one it can't be had
+    asked = []
+    for number in range(intake.WRITERS):
+        asked.append(asyncio.create_task(busy.put([new[number]])))
+        while len(gated.gates) <= number:
+            await office.world.clock.sleep(0)
+    for gate in list(gated.gates):
+        gate.set_result(None)
+    # Its turn is in the same round of the loop as theirs, and after them.
+    asked.append(asyncio.create_task(busy.put([new[2]])))
+    async with asyncio.timeout(10):
+        while len(gated.gates) == intake.WRITERS:
+            await office.world.clock.sleep(0)
+        gated.gates[-1].set_result(None)
+        assert len(await asyncio.gather(*asked)) == len(new)
 
 
 def test_a_group_has_a_bound_and_one_large_request_goes_whole() -> None:

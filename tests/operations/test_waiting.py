@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from campana import store, wiring
+from campana import store
 from campana.domain import instants
 from campana.errors import NotFoundError
 from campana.operations import deliveries, keys, waiting
 from campana.operations.office import Actor, Office
-from campana.settings import Settings
-from campana.store import migrate
-
-
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[tuple[Office, Actor]]:
-    settings = Settings.load({}, folder=tmp_path, data=tmp_path, secret_key="long enough for the tests " * 2, log_level="ERROR")
-    await migrate.upgrade(settings.url)
-    async with wiring.open_house(settings, with_engine=False) as house:
-        issued = (await keys.bootstrap(house.office, None)).key
-        assert issued is not None
-        yield house.office, await keys.authenticate(house.office, issued.text)
 
 
 async def one(office: Office, actor: Actor) -> UUID:
@@ -36,27 +22,27 @@ async def one(office: Office, actor: Actor) -> UUID:
     return found
 
 
-async def test_what_does_not_end_is_given_back_when_the_time_is_over(here: tuple[Office, Actor]) -> None:
-    office, actor = here
+async def test_what_does_not_end_is_given_back_when_the_time_is_over(desk: tuple[Office, Actor]) -> None:
+    office, actor = desk
     began = office.world.clock.steady()
     record = await waiting.until_final(office, actor, await one(office, actor), seconds=0.3)
     assert not waiting.has_ended(record)
     assert office.world.clock.steady() - began >= 0.3
 
 
-async def test_what_ends_meanwhile_is_seen(here: tuple[Office, Actor]) -> None:
-    office, actor = here
+async def test_what_ends_meanwhile_is_seen(desk: tuple[Office, Actor]) -> None:
+    office, actor = desk
     it = await one(office, actor)
     told = asyncio.create_task(waiting.until_final(office, actor, it))
-    while not len(office.waits):
+    while not len(office.waiters):
         await office.world.clock.sleep(0)
     await deliveries.cancel(office, actor, it)
     assert waiting.has_ended(await told)
-    assert len(office.waits) == 0
+    assert len(office.waiters) == 0
 
 
-async def test_an_operator_acts_where_they_say_and_only_there(here: tuple[Office, Actor]) -> None:
-    office, actor = here
+async def test_an_operator_acts_where_they_say_and_only_there(desk: tuple[Office, Actor]) -> None:
+    office, actor = desk
     it = await one(office, actor)
     new_id, now = office.world.new_id, instants.EPOCH
     other = await office.database.write(store.tenants.ensure, "other", tenant_id=new_id(), now=now)

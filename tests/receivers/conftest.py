@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from campana.store import migrate
 from tests import databases
 from tests.receivers.office import Opener
-
-
-@pytest.fixture(scope="module")
-def migrated(database_url: str) -> str:
-    """The URL of a database with our tables."""
-    # In a thread of its own, so that it does not matter whether somebody runs a loop here.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, migrate.upgrade(database_url)).result()
-    return database_url
 
 
 @pytest.fixture

@@ -50,8 +50,9 @@ async def test_one_healthy_receiver_with_a_big_backlog_goes_at_full_speed(opener
         async with asyncio.timeout(PATIENCE):
             await office.until(every, State.COMPLETED)
         assert len(server.requests) == 2_000
-        # A busy machine may seem slow for a moment; as a rule nothing is put off at all.
-        assert office.house.telemetry.counts["delivery.deferred"] < 500
+        # As a rule nothing is put off at all. On a busy machine the receiver is slow too, and some are; if the door let nobody
+        # wait each would be, and most of them again and again.
+        assert office.house.telemetry.counts["delivery.deferred"] < len(every)
 
 
 async def test_a_storm_of_retries_leaves_berths_for_first_attempts(opener: Opener) -> None:

@@ -1,22 +1,10 @@
 """`desk`: an empty database with our schema, of each kind in turn."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from campana.store import migrate
 from tests.store import desk as desks
-
-
-@pytest.fixture(scope="module")
-def migrated(database_url: str) -> str:
-    """The URL of a database with our tables."""
-    # In a thread of its own, so that it does not matter whether somebody runs a loop here.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, migrate.upgrade(database_url)).result()
-    return database_url
 
 
 @pytest.fixture

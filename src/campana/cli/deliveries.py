@@ -8,7 +8,7 @@ from uuid import UUID
 
 import click
 
-from campana.cli import acting, options, tables, waits
+from campana.cli import acting, options, tables, waiting
 from campana.cli import office as offices
 from campana.cli.office import Desk
 from campana.cli.tables import Column
@@ -191,17 +191,17 @@ def reschedule(delivery_id: UUID, at: str, timezone: str | None, late: str | Non
 
 @deliveries.command()
 @_ID
-@click.option("--timeout", callback=waits.length, metavar="DURATION", help="For this long at the most")
+@click.option("--timeout", callback=waiting.length, metavar="DURATION", help="For this long at the most")
 @options.as_json
 @options.place
 def wait(delivery_id: UUID, timeout: timedelta | None, *, as_json: bool, **given: Any) -> None:
     """Wait until a delivery has ended; the exit code says how."""
 
     async def work(desk: Desk) -> tuple[dict[str, Any], str]:
-        return await waits.until_final(desk, await desk.over(delivery_id), delivery_id, timeout)
+        return await waiting.until_final(desk, await desk.over(delivery_id), delivery_id, timeout)
 
     shown, keeps = offices.run(work, **given)
-    waits.tell(shown, keeps, as_json=as_json)
+    waiting.tell(shown, keeps, as_json=as_json)
 
 
 COMMANDS = {"deliveries": deliveries}

@@ -11,7 +11,7 @@ from uuid import UUID
 import click
 
 from campana.cli import office as offices
-from campana.cli import options, tables, waits
+from campana.cli import options, tables, waiting
 from campana.cli.office import Desk
 from campana.domain import instants
 from campana.errors import UnreadableError
@@ -62,7 +62,7 @@ def _time(command: options.Decorated) -> options.Decorated:
     for option in (
         click.option("--expires-after", metavar="DURATION", help="Not sent from so long after it is due"),
         click.option("--late", type=click.Choice(["send", "skip"]), help="What to do if --at is past"),
-        click.option("--in", "after", callback=waits.length, metavar="DURATION", help="When: after this long, such as 10m"),
+        click.option("--in", "after", callback=waiting.length, metavar="DURATION", help="When: after this long, such as 10m"),
         click.option("--tz", "timezone", metavar="ZONE", help="IANA zone of a local --at, such as Europe/London"),
         click.option("--at", metavar="TIME", help="When: 2026-12-01T09:00 with --tz, or an instant with its offset; else now"),
     ):
@@ -92,7 +92,7 @@ def _policy(command: options.Decorated) -> options.Decorated:
 @_time
 @_policy
 @click.option("--wait", is_flag=True, help="Wait until it has ended; the exit code says how")
-@click.option("--timeout", callback=waits.length, metavar="DURATION", help="With --wait: for this long at the most")
+@click.option("--timeout", callback=waiting.length, metavar="DURATION", help="With --wait: for this long at the most")
 @options.as_json
 @options.place
 def remind(*, wait: bool, timeout: timedelta | None, as_json: bool, **given: Any) -> None:
@@ -115,13 +115,13 @@ def remind(*, wait: bool, timeout: timedelta | None, as_json: bool, **given: Any
             return shown, ""
         if not as_json:
             _print(shown, given["timezone"])
-        return await waits.until_final(desk, desk.actor, UUID(shown["id"]), timeout)
+        return await waiting.until_final(desk, desk.actor, UUID(shown["id"]), timeout)
 
     shown, keeps = offices.run(work, names=_NAMES, **place)
     if shown is None:
         click.echo(json.dumps({"deduplicated": True, "delivery": None}) if as_json else "There already, in another project.")
     elif wait:
-        waits.tell(shown, keeps, as_json=as_json)
+        waiting.tell(shown, keeps, as_json=as_json)
     elif as_json:
         click.echo(json.dumps(shown, ensure_ascii=False))
     else:

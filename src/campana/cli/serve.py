@@ -142,7 +142,7 @@ def _api(house: wiring.House) -> _Server:
             timeout_graceful_shutdown=5,
             http="httptools",
         ),
-        house.office.waits.end,
+        house.office.waiters.end,
     )
 
 

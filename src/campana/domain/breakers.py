@@ -80,9 +80,9 @@ def stands(breaker: Breaker, now: datetime) -> datetime | None:
     return breaker.until if breaker.until is not None and now < breaker.until else None
 
 
-def probe(breaker: Breaker, now: datetime) -> Breaker:
-    """Let one go where it is open: until its end is known, at most for a period, no other one may."""
-    return breaker if breaker.period is None else replace(breaker, until=now + breaker.period)
+def probe(breaker: Breaker, now: datetime, *, at_most: timedelta | None = None) -> Breaker:
+    """Let one go where it is open: until its end is known, at most for a period, or for less, no other one may."""
+    return breaker if breaker.period is None else replace(breaker, until=now + min(breaker.period, at_most or breaker.period))
 
 
 def heard(

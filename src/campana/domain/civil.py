@@ -46,6 +46,21 @@ class Walls(Protocol):
         """Return the first naive wall time of the rule from this one on, or None where there is none in reach."""
 
 
+class _Remembered:
+    """A rule that is not searched again where its last answer holds: from where it was asked up to what it named."""
+
+    def __init__(self, rule: Walls) -> None:
+        self._rule = rule
+        self._holds: tuple[datetime, datetime] | None = None
+
+    def next_wall(self, start: datetime) -> datetime | None:
+        if self._holds is not None and self._holds[0] <= start <= self._holds[1]:
+            return self._holds[1]
+        found = self._rule.next_wall(start)
+        self._holds = None if found is None else (start, found)
+        return found
+
+
 class Occurrence(NamedTuple):
     """An instant of a rule, and the wall time that it stands for."""
 
@@ -82,6 +97,7 @@ class _Cut(NamedTuple):
 
 def occurrences(rule: Walls, zone: str, policy: Policy, after: datetime) -> Iterator[Occurrence]:
     """Yield what the rule says after an instant, in order, for as long as the calendar goes."""
+    rule = _Remembered(rule)
     for cut, begin, until in _stretches(zone, after):
         if cut.at == begin and begin > after:
             made_up = _lost(rule, cut, policy)

@@ -7,11 +7,12 @@ at the period in question, however old the rule is, and ends after forty-one yea
 import calendar
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import islice, product
+from itertools import islice, pairwise, product
+from math import prod
 
 from campana.domain import zones
 
@@ -19,7 +20,11 @@ LONGEST = 2_000
 REACH = 41
 MOST = 10_000
 """Occurrences that a rule may count to."""
+MOST_TIMES = 1_440
+"""Times of a day in one rule, so that no rule fills the house: as many as there are minutes."""
 _DAY = timedelta(days=1)
+_SECOND = timedelta(seconds=1)
+LAST_YEAR = 2_199
 
 _LINE = re.compile(r"(DTSTART|RRULE|EXDATE)((?:;[A-Z-]+=[^:;\s]+)*):(\S+)", re.IGNORECASE | re.ASCII)
 _TIME = re.compile(r"([0-9]{8})(?:T([0-9]{6})(Z?))?", re.ASCII)
@@ -70,11 +75,10 @@ class Recurrence:
     def walls(self, begin: datetime) -> Iterator[datetime]:
         """Yield wall times from one on, those too that are excepted."""
         for period in self._periods(begin.date()):
-            for wall in _walls_of(self, period):
+            for wall in self._walls_of(period, begin):
                 if self.until is not None and wall > self.until:
                     return
-                if wall >= begin:
-                    yield wall
+                yield wall
 
     def _periods(self, begin: date) -> Iterator[int]:
         """Yield the periods from that of a day on: years, months since the year 0, or the first days of weeks, or days."""
@@ -91,11 +95,27 @@ class Recurrence:
                 origin, here, end, step = first.toordinal(), begin.toordinal(), last.toordinal(), self.interval
         yield from range(origin + max(0, (here - origin) // step * step), end + 1, step)
 
-    def walls_of(self, period: int) -> Iterator[datetime]:
-        """Yield the wall times of a period."""
-        found = [datetime.combine(day, at) for day, at in product(filter(self._names, self._days(period)), self.times)]
+    def _walls_of(self, period: int, begin: datetime) -> Iterator[datetime]:
+        """Yield the wall times of a period from one on. They are counted, not listed: a year may have half a million."""
+        days, each = _days_of(self, period), len(self.times)
+        first = bisect_left(days, begin.date())
+        place = first * each
+        if first < len(days) and days[first] == begin.date():
+            place += bisect_left(self.times, begin.time())
+        for chosen in self._places(place, len(days) * each):
+            yield datetime.combine(days[chosen // each], self.times[chosen % each])
+
+    def _places(self, first: int, length: int) -> Iterable[int]:
+        """Return which of a period's wall times count, from one of them on."""
         positions = self.numbers.get("BYSETPOS")
-        return (wall for place, wall in enumerate(found, 1) if positions is None or _counts(place, len(found), positions))
+        if positions is None:
+            return range(first, length)
+        wanted = {place - 1 if place > 0 else length + place for place in positions}
+        return sorted(place for place in wanted if first <= place < length)
+
+    def days_of(self, period: int) -> Iterator[date]:
+        """Yield the days of a period that the rule names, in their order."""
+        return filter(self._names, self._days(period))
 
     def _days(self, period: int) -> Sequence[date]:
         match self.frequency:
@@ -132,14 +152,20 @@ class Recurrence:
         return (nth, day.weekday()) in self.weekdays or (last, day.weekday()) in self.weekdays
 
 
-@lru_cache(maxsize=8_192)
-def _walls_of(rule: Recurrence, period: int) -> Sequence[datetime]:
-    return tuple(rule.walls_of(period))
+@lru_cache(maxsize=512)
+def _days_of(rule: Recurrence, period: int) -> Sequence[date]:
+    return tuple(rule.days_of(period))
 
 
 @lru_cache(maxsize=1_024)
 def _of_month(year: int, month: int) -> Sequence[date]:
     return tuple(date(year, month, day) for day in range(1, calendar.monthrange(year, month)[1] + 1))
+
+
+def least_distance(rule: Recurrence) -> timedelta:
+    """Return the shortest time between two of its wall times on one day; a day where there is one a day."""
+    seconds = [at.hour * 3_600 + at.minute * 60 + at.second for at in rule.times]
+    return timedelta(seconds=min((b - a for a, b in pairwise(seconds)), default=86_400))
 
 
 def _counts(place: int, length: int, wanted: frozenset[int]) -> bool:
@@ -159,7 +185,7 @@ def _week(day: date, start: int) -> tuple[int, int]:
     return (place - 1) // 7 + 1, (length - 1 - first) // 7 + 1
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=64)
 def parse(text: str, zone: str) -> Recurrence:
     """Read `DTSTART` and `RRULE`, perhaps with `EXDATE`, a line each; what is not plainly meant is a ValueError."""
     if len(text) > LONGEST:
@@ -210,13 +236,17 @@ def _rule(value: str, start: datetime, without: frozenset[datetime], zone: str) 
     if "BYSETPOS" in numbers and len(numbers) == 1 and not weekdays:
         raise ValueError("expected another BY… beside BYSETPOS, which counts what that gives")
     if frequency in _SPANS:
+        if "BYSETPOS" in numbers:
+            raise ValueError(f"expected BYSETPOS with FREQ as one of {', '.join(_PERIODS)}, got {frequency}")
         numbers |= _times(_SPANS[frequency] * interval, start, numbers, frequency)
         frequency, interval = "DAILY", 1
     elif frequency in _PERIODS:
         numbers, weekdays = _explicit(numbers, weekdays, frequency, start)
     else:
         raise ValueError(f"expected FREQ as one of {', '.join((*_PERIODS, *_SPANS))}, got {frequency[:40]!r}")
-    clock = (sorted(numbers.get(name, {now})) for name, now in zip(_CLOCK, start.timetuple()[3:6], strict=True))
+    clock = [sorted(numbers.get(name, {now})) for name, now in zip(_CLOCK, start.timetuple()[3:6], strict=True)]
+    if prod(map(len, clock)) > MOST_TIMES:
+        raise ValueError(f"expected at most {MOST_TIMES} times of a day, got {prod(map(len, clock))}: write others as `every`")
     read = Recurrence(
         start=start,
         frequency=frequency,
@@ -231,8 +261,21 @@ def _rule(value: str, start: datetime, without: frozenset[datetime], zone: str) 
     if count is None:
         return read
     # The exceptions are among those that are counted.
-    walls = list(islice(read.walls(start), _count(count, "COUNT")))
+    walls = _first(read, _count(count, "COUNT"))
     return replace(read, counted=[wall for wall in walls if wall not in without])
+
+
+def _first(rule: Recurrence, count: int) -> Sequence[datetime]:
+    """Return so many wall times of a rule, if it has them before the calendar ends: one search does not reach that far."""
+    found: list[datetime] = []
+    begin = rule.start
+    while len(found) < count and begin.year <= LAST_YEAR:
+        more = list(islice(rule.walls(begin), count - len(found)))
+        if not more:
+            break
+        found += more
+        begin = found[-1] + _SECOND
+    return found
 
 
 def _words(value: str) -> dict[str, str]:

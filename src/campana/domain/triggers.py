@@ -240,11 +240,16 @@ def _anchor(it: _Reading) -> datetime:
 
 def _rrule(it: _Reading) -> Trigger | None:
     text = it.text("rrule")
+    if text is None:
+        return None
     try:
-        return None if text is None else rrules.parse(text, it.zone or "UTC")
+        rule = rrules.parse(text, it.zone or "UTC")
     except ValueError as error:
         it.fault("/rrule", "rrule", str(error))
         return None
+    if rrules.least_distance(rule) < SHORTEST:
+        it.fault("/rrule", "too_often", f"expected at least {durations.show(SHORTEST)} between two instants")
+    return rule
 
 
 def _daily(it: _Reading) -> Trigger | None:

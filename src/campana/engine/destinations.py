@@ -48,6 +48,8 @@ SLOW = 20.0
 LATE = 0.05
 """Seconds by which our own loop may be late before that time does not count against a receiver."""
 MOST_KNOWN = 10_000
+LONGEST_KEPT = 2_000
+"""Characters of a target that is remembered with its receiver: with a body in it one may have half a million."""
 MOST_TOLD = 10_000
 
 
@@ -135,7 +137,7 @@ class Destinations:
         self._policy = options.breaker
         self._per_host = options.per_host
         self._addressed = {name: channel for name, channel in channels.items() if isinstance(channel, Addressed)}
-        # Most targets of a while are the same text; reading one costs as much as all else here.
+        # Most targets of a while are the same text; reading one costs as much as all else here. Long ones are not kept for it.
         self._named = lru_cache(maxsize=4_096)(self._read)
         self._hosts: dict[str, Host] = {}
         self._known = 0
@@ -150,7 +152,8 @@ class Destinations:
         """Return the gate that a delivery goes through; None where its channel knows no receivers."""
         if ticket.channel not in self._addressed:
             return None
-        name = self._named(ticket.channel, ticket.target)
+        read = self._named if len(ticket.target) <= LONGEST_KEPT else self._read
+        name = read(ticket.channel, ticket.target)
         if name is None:
             return None
         host = self._hosts.get(name)
@@ -202,8 +205,10 @@ class Destinations:
         host, breaker = gate.host, gate.breaker
         if breaker.period is not None:
             # The guards have let it through, so the period is over: this is the probe, whatever else still hangs there.
-            gate.breaker = breakers.probe(breaker, self._clock.now())
-            if gate.is_probing or host.busy >= self._per_host:
+            is_full = host.busy >= self._per_host and not gate.is_probing
+            # Where others fill the receiver it was not asked, and is not to be left alone for that.
+            gate.breaker = breakers.probe(breaker, self._clock.now(), at_most=COARSE if is_full else None)
+            if gate.is_probing or is_full:
                 return None
             gate.is_probing = True
             self._take(gate)

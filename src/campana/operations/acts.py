@@ -49,7 +49,7 @@ async def _perform(office: Office, actor: Actor, delivery_id: UUID, deed: Deed) 
     await deliveries.get(office, actor, delivery_id)
     now = office.world.clock.now()
     came = (await office.database.write(store.acts.perform, actor.tenant_id, [delivery_id], deed, now=now))[delivery_id]
-    office.waits.wake(delivery_id)
+    office.waiters.wake(delivery_id)
     record = await deliveries.get(office, actor, delivery_id)
     if came is not Came.DONE:
         raise _refused(came, deed, record)

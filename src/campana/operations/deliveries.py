@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -39,8 +40,8 @@ NO_DELIVERY = "there is no delivery with this id"
 _CHUNK = 1_000
 FIRST_STEP, LAST_STEP = 1_000, 16_000
 """How many deliveries are looked through at once for those that match."""
-BREATH = 50
-"""How many items of a batch are read before others may go on."""
+BREATH, LONGEST_BREATH = 50, 0.01
+"""How many items of a batch are read before others may go on, or for how many seconds, where they are costly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +99,11 @@ async def _resolve_all(
     office: Office, actor: Actor, items: Sequence[Any], request: _Request
 ) -> Sequence[Made | CampanaError | NewDelivery]:
     results: list[Made | CampanaError | NewDelivery] = []
+    clock, since = office.world.clock, -math.inf
     for number, said in enumerate(items):
-        if number % BREATH == 0:
-            await office.world.clock.sleep(0)
+        if number % BREATH == 0 or clock.steady() - since > LONGEST_BREATH:
+            await clock.sleep(0)
+            since = clock.steady()
         try:
             results.append(said if isinstance(said, CampanaError) else await _resolve(office, actor, said, request))
         except CampanaError as error:
@@ -205,7 +208,7 @@ async def cancel(office: Office, actor: Actor, delivery_id: UUID) -> tuple[Recor
     came = await office.database.write(store.deliveries.cancel, actor.tenant_id, delivery_id, now=now, actor=actor.who)
     if came is Cancelled.UNKNOWN:
         raise NotFoundError(NO_DELIVERY)
-    office.waits.wake(delivery_id)
+    office.waiters.wake(delivery_id)
     record = await get(office, actor, delivery_id)
     if came is Cancelled.ALREADY_FINAL:
         _refuse_final(record)

@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from campana import store
 from campana.domain.tickets import NewDelivery
@@ -46,21 +47,25 @@ class Intake:
         asked = _Asked(new=new, answer=asyncio.get_running_loop().create_future())
         self._asked.append(asked)
         if len(self._writers) < WRITERS:
-            writer = asyncio.create_task(self._write())
-            self._writers.add(writer)
-            writer.add_done_callback(self._writers.discard)
+            self._writers.add(asyncio.create_task(self._write()))
         # Whoever asked may go away: what was taken in is made all the same.
         return await asyncio.shield(asked.answer)
 
     async def _write(self) -> None:
-        while self._asked:
-            group = self._next()
-            try:
-                await self._write_all(group)
-            except CampanaError as error:
-                _refuse(group, error)
-            except Exception as error:  # noqa: BLE001 - one that the database refuses must not be its neighbours' ruin
-                await self._one_by_one(group, error)
+        try:
+            while self._asked:
+                await self._take_in(self._next())
+        finally:
+            # In the moment in which it looks for the last time: who comes after that finds that a writer is needed.
+            self._writers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+
+    async def _take_in(self, group: Sequence[_Asked]) -> None:
+        try:
+            await self._write_all(group)
+        except CampanaError as error:
+            _refuse(group, error)
+        except Exception as error:  # noqa: BLE001 - one that the database refuses must not be its neighbours' ruin
+            await self._one_by_one(group, error)
 
     def _next(self) -> list[_Asked]:
         group, size = [self._asked.popleft()], 0

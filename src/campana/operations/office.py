@@ -10,7 +10,7 @@ from uuid import UUID
 from campana.channels.netguard import Rules, Url
 from campana.domain import retries
 from campana.operations.intake import Intake
-from campana.operations.waits import Waits
+from campana.operations.waiters import Waiters
 from campana.sealing import Sealer
 from campana.store.database import Database
 from campana.telemetry import Telemetry
@@ -50,7 +50,7 @@ class Office:
     most_live: int = 20_000_000
     """How many deliveries of one tenant may wait at once."""
     loads: dict[UUID, Load] = field(default_factory=dict)
-    waits: Waits = field(default_factory=Waits)
+    waiters: Waiters = field(default_factory=Waiters)
     """Who waits for a delivery's end."""
     known_projects: dict[tuple[UUID, str], UUID] = field(default_factory=dict)
     """Names are never given to another project, so what was once found stays true."""

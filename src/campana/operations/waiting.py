@@ -13,7 +13,7 @@ from campana.domain.deliveries import FINAL
 from campana.errors import UnavailableError
 from campana.operations import deliveries
 from campana.operations.office import Actor, Office
-from campana.operations.waits import Waiter
+from campana.operations.waiters import Waiter
 from campana.store.deliveries import Record
 
 UNLESS_SAID = timedelta(seconds=30)
@@ -59,19 +59,19 @@ def has_ended(record: Record) -> bool:
 
 @contextlib.contextmanager
 def _place(office: Office, actor: Actor, delivery_id: UUID) -> Iterator[Waiter]:
-    waits = office.waits
-    waiter = waits.come(actor.tenant_id, delivery_id)
-    if waits.watcher is None:
-        office.telemetry.listen(waits.heard)
-        waits.watcher = asyncio.create_task(_watch(office))
+    waiters = office.waiters
+    waiter = waiters.come(actor.tenant_id, delivery_id)
+    if waiters.watcher is None:
+        office.telemetry.listen(waiters.heard)
+        waiters.watcher = asyncio.create_task(_watch(office))
     try:
         yield waiter
     finally:
-        waits.go(waiter)
-        if not len(waits) and waits.watcher is not None:
-            office.telemetry.unlisten(waits.heard)
-            waits.watcher.cancel()
-            waits.watcher = None
+        waiters.go(waiter)
+        if not len(waiters) and waiters.watcher is not None:
+            office.telemetry.unlisten(waiters.heard)
+            waiters.watcher.cancel()
+            waiters.watcher = None
 
 
 async def _until_final(office: Office, actor: Actor, waiter: Waiter, gone: "asyncio.Future[None]", seconds: float) -> None:
@@ -83,7 +83,7 @@ async def _until_final(office: Office, actor: Actor, waiter: Waiter, gone: "asyn
         if has_ended(await deliveries.get(office, actor, waiter.delivery_id)):
             return
         left = until - clock.steady()
-        if left <= 0 or office.waits.is_over or gone.done():
+        if left <= 0 or office.waiters.is_over or gone.done():
             return
         rung = asyncio.ensure_future(waiter.rung.wait())
         either: list[asyncio.Future[Any]] = [rung, gone]
@@ -99,5 +99,5 @@ async def _watch(office: Office) -> None:
     while True:
         await office.world.clock.sleep(LOOK)
         with contextlib.suppress(UnavailableError):
-            for delivery_id in await office.database.read(store.deliveries.ended, office.waits.awaited):
-                office.waits.wake(delivery_id)
+            for delivery_id in await office.database.read(store.deliveries.ended, office.waiters.awaited):
+                office.waiters.wake(delivery_id)

@@ -24,7 +24,7 @@ class Waiter:
     rung: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Waits:
+class Waiters:
     """The waiters of this process."""
 
     def __init__(self) -> None:
