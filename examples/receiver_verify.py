@@ -13,8 +13,9 @@ import re
 import sqlite3
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 TOLERANCE = 300
@@ -28,7 +29,7 @@ class Refused(Exception):  # noqa: N818 - it is an answer: whoever sent this is 
     """It is not from somebody who has one of our secrets, or not from just now."""
 
 
-def verify(secrets: Iterable[bytes], headers: Mapping[str, str], body: bytes, now: float) -> str:
+def verify(secrets: Iterable[bytes], headers: Message, body: bytes, now: float) -> str:
     """Return the message's id if it was signed with one of the secrets just now, over exactly these bytes."""
     key, stamp, signatures = (headers.get(f"webhook-{name}") or "" for name in ("id", "timestamp", "signature"))
     if not (key and re.fullmatch(r"[0-9]{1,12}", stamp) and signatures):
