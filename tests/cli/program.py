@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -71,6 +72,8 @@ class Program:
 @contextlib.contextmanager
 def start(folder: Path, *words: str, **said: str) -> Iterator[Program]:
     """Start it, and end it whatever happens. What it says on both streams comes in one."""
+    # Who was started in the background ignores this signal, and so would what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen([sys.executable, "-m", "campana", *words], cwd=folder, env=environment(**said), **options) as process:
         try:
