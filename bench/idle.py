@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -13,6 +14,10 @@ from bench.ground import NAMES, Ground
 from bench.machine import BenchError, Usage, alone, memory, run, running
 from bench.product import IN_FLIGHT, PROGRAM, Campana, api, environment
 from bench.table import Row
+from campana.engine.destinations import FIRST_BERTHS
+
+MUTE = IN_FLIGHT // FIRST_BERTHS
+"""Receivers that say nothing."""
 
 
 def measure(site: Ground, kinds: Sequence[str], seconds: float, rounds: int) -> list[Row]:
@@ -29,8 +34,12 @@ def measure(site: Ground, kinds: Sequence[str], seconds: float, rounds: int) -> 
 
 
 def _engine(site: Ground, product: Campana, seconds: float) -> list[Row]:
-    # A receiver that takes everything and says nothing: the system completes connections that nobody accepts.
-    with alone(), socket.create_server(("127.0.0.1", 0), backlog=4 * IN_FLIGHT) as mute:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(alone())
+        # Receivers that take everything and say nothing: the system completes connections that nobody accepts. One alone
+        # would be given no more than a few.
+        mute = [stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=IN_FLIGHT)) for _ in range(MUTE)]
+        ports = [one.getsockname()[1] for one in mute]
         product.prepare()
         settings = environment(product.url, CAMPANA_SHUTDOWN_GRACE_SECONDS="0")
         with running([[*PROGRAM, "engine"]], env=settings, log=site.log("idle")) as (engine,):
@@ -40,8 +49,8 @@ def _engine(site: Ground, product: Campana, seconds: float) -> list[Row]:
             time.sleep(seconds)
             used, quiet, after = usage.take(), memory([engine.pid]), product.transactions()
             with product.intake() as client:
-                target = {"url": f"http://127.0.0.1:{mute.getsockname()[1]}/"}
-                wanted = [client.wanted(number) | {"target": target} for number in range(IN_FLIGHT)]
+                targets = [{"url": f"http://127.0.0.1:{ports[number % MUTE]}/"} for number in range(IN_FLIGHT)]
+                wanted = [client.wanted(number) | {"target": target} for number, target in enumerate(targets)]
                 client.post("/v1/deliveries/batch", json.dumps(wanted).encode())
             time.sleep(2)
             if engine.poll() is not None:
